@@ -73,15 +73,15 @@ def join_tables(join: BoundJoin, left: pa.Table, right: pa.Table) -> pa.Table:
 def _order(join: BoundJoin, sides: list[pa.Table]) -> Integers:
     """Return the order of the rows of both sides."""
     time = join.query.order[0].column
-    times, numbers = [], []
+    times = []
     for side, rows in zip(SIDES, sides, strict=True):
         try:
             times.append(valid_times(time, rows.column(time), range(rows.num_rows)))
         except DataError as error:
             error.where = f"{side} side"
             raise
-        numbered = SEQUENCE in rows.column_names and not rows.column(SEQUENCE).null_count
-        number = rows.column(SEQUENCE).to_numpy() if numbered else np.arange(rows.num_rows)
-        numbers.append(number)
+    numbers = [np.arange(rows.num_rows) for rows in sides]
+    if SEQUENCE in join.schema.names and not any(rows[SEQUENCE].null_count for rows in sides):
+        numbers = [rows[SEQUENCE].to_numpy() for rows in sides]
     right = np.repeat([0, 1], [len(each) for each in times])
     return np.lexsort((right, np.concatenate(numbers), np.concatenate(times)))

@@ -26,7 +26,7 @@ from outpace.errors import MatchError
 from outpace.pattern.query import JoinKind
 
 #: Pairs that there is room for.
-_PAIRS_MAX: Final = 1 << 27
+_PAIRS_MAX: Final = 1 << 26
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from outpace.pattern.expression import Expression, Name
 from outpace.pattern.join import SIDES, Join
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import JoinKind, OrderItem, Query
+from outpace.pattern.setting import ColumnName, settings_of
 from outpace.pattern.types import type_name, value_type
 
 #: The column of sequence numbers, which puts rows of one time in order.
@@ -90,9 +91,11 @@ def bind_join(join: Join, left: pa.Schema, right: pa.Schema) -> BoundJoin:
         pa.field(time[0], _time_type(time, both)),
         pa.field(SOURCE, pa.string()),
     ]
-    numbered = all(_holds_integers(schema) for schema in both)
-    if numbered:
-        shared.append(pa.field(SEQUENCE, pa.int64()))
+    ordering = _ordering(join, both)
+    known = {field.name for field in shared}
+    shared += [
+        pa.field(names[0], _alike(names, both)) for names in ordering if names[0] not in known
+    ]
     own = [_own_names(both, number, keys, time) for number in (0, 1)]
     fields = [
         pa.field(name, value_type(schema.field(column).type))
@@ -102,8 +105,7 @@ def bind_join(join: Join, left: pa.Schema, right: pa.Schema) -> BoundJoin:
     _check_result([field.name for field in (*shared[: len(keys) + 1], *fields)])
     columns = [
         {
-            **{names[0]: names[number] for names in (*keys, time)},
-            **({SEQUENCE: SEQUENCE} if numbered else {}),
+            **{names[0]: names[number] for names in (*ordering, *keys, time)},
             **{name: column for column, name in names_of.items()},
         }
         for number, names_of in enumerate(own)
@@ -224,10 +226,37 @@ def _described(kind: pa.DataType) -> str:
     return f"a {type_name(kind)} {'without a zone' if kind.tz is None else f'of zone {kind.tz}'}"
 
 
-def _holds_integers(schema: pa.Schema) -> bool:
-    if SEQUENCE not in schema.names:
-        return False
-    return bool(types.is_integer(value_type(schema.field(SEQUENCE).type)))
+def _ordering(join: Join, both: tuple[pa.Schema, pa.Schema]) -> list[tuple[str, str]]:
+    """Return the columns beside the time that put rows in order: both sides have them."""
+    disorder = join.disorder
+    named = [
+        getattr(disorder, one.name)
+        for one in (() if disorder is None else settings_of(type(disorder)))
+        if isinstance(one.kind, ColumnName)
+    ]
+    if all(_holds_integers(SEQUENCE, schema) for schema in both):
+        named.append(SEQUENCE)
+    wanted = dict.fromkeys(name for name in named if name is not None)
+    return [_resolved(name, both, "disorder") for name in wanted]
+
+
+def _holds_integers(name: str, schema: pa.Schema) -> bool:
+    return name in schema.names and bool(types.is_integer(value_type(schema.field(name).type)))
+
+
+def _alike(names: tuple[str, str], both: tuple[pa.Schema, pa.Schema]) -> pa.DataType:
+    """Return the one type of a column that puts the rows of both sides in order."""
+    left, right = (value_type(s.field(name).type) for s, name in zip(both, names, strict=True))
+    common = types.common_type(left, right)
+    if common is None:
+        raise BindError(
+            f"column '{names[0]}' has {type_name(left)} on the left side, but {type_name(right)} "
+            "on the right",
+            where="disorder",
+            detail="it puts the rows of both sides in order",
+            hint="give both the same type, or another name",
+        )
+    return common
 
 
 def _own_names(

@@ -285,6 +285,19 @@ def test_a_stream_says_what_it_needs_of_a_push() -> None:
         op.resume(join, op.open(op.Query().order_by("ts").pattern("A")).state())
 
 
+def test_a_reorderer_reads_columns_that_both_sides_have() -> None:
+    at = pa.field("at", pa.int64())
+    schemas = (LEFT.append(at), RIGHT.append(at).append(SEQUENCE))
+    settings: Any = {"on": "id", "within": 5, "time": "ts"}
+    stream = op.open(op.Join(**settings, disorder=op.KSlack(2, arrival="at")), schema=schemas)
+    stream.push({"id": 1, "ts": 10, "v": 1, "a": "x", "at": 11}, "left")
+    stream.push({"id": 1, "ts": 9, "v": 1, "at": 12, "seq": 0}, "right")
+    (row,) = stream.finish().to_pylist()
+    assert (row["at_left"], row["at_right"], row["seq_right"]) == (11, 12, 0)
+    with pytest.raises(BindError, match="unknown column 'seq'\n  disorder, left side"):
+        op.open(op.Join(**settings, disorder=op.Sequence("1 s")), schema=schemas)
+
+
 def test_late_rows_are_shown_with_the_side_that_they_are_of() -> None:
     join = op.Join(on="id", within=5, time="ts", disorder=op.KSlack(2, late="side"))
     stream = op.open(join, schema=SCHEMAS)
