@@ -16,8 +16,12 @@ from support.properties import examples
 
 import outpace as op
 from outpace.compiler.kernel import compiled
+from outpace.engine.divide.groups import PartitionWork, SortedGroups
+from outpace.engine.joined import rows_of_side
 from outpace.engine.kernels import join as kernels
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.errors import BindError, DataError, MatchError, OutpaceError, UnsupportedError
+from outpace.pattern.bind.join import bind_join
 
 HOW = ("inner", "left")
 SCHEMAS = (LEFT, RIGHT)
@@ -148,6 +152,21 @@ def test_a_pattern_over_a_join_finds_the_same_in_tables_and_streams(how) -> None
     assert len(found) > before
     assert pattern.push(stream.finish()).num_rows == pattern.finish().num_rows == 0
     assert sorted(map(str, found)) == sorted(map(str, wanted))
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_rows_sorted_by_key_are_joined_in_pieces_as_tasks_of_spark_do(how) -> None:
+    sides = [some_rows(5, 150, side, ids=2, end=300) for side in (0, 1)]
+    bound = bind_join(op.Join(on="id", within=6, time="ts", how=how), *SCHEMAS)
+    rows = pa.concat_tables(
+        rows_of_side(bound, name, table(side, schema))
+        for name, side, schema in zip(("left", "right"), sides, SCHEMAS, strict=True)
+    ).sort_by([("id", "ascending"), ("ts", "ascending")])
+    spec = OperatorSpec(bound.query, bound.schema, checked=False)
+    groups = SortedGroups(PartitionWork(spec, ("id",)), rows_at_once=40)
+    found = [part for low in range(0, 300, 17) for part in groups.push(rows.slice(low, 17))]
+    found = pa.concat_tables([*found, *groups.finish()]).to_pylist()
+    assert sorted(map(str, found)) == sorted(map(str, joined(*sides, 6, how)))
 
 
 def test_several_columns_are_equal_and_names_that_both_have_get_a_suffix() -> None:
