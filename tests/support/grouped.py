@@ -45,6 +45,8 @@ def drawn_query(random: Random, name: str) -> op.Query:
         op.InOrder(**settings),
         op.LDOP(window=10, **settings),
     ]
+    if settings["late"] in ("drop", "side"):
+        kinds.append(op.Speculative(random.randint(0, 5), alpha=random.random(), **settings))
     return query.disorder(random.choice(kinds))
 
 

@@ -159,7 +159,7 @@ class _Member:
             (name, one) for name, one in self.disorder.settings if not (slack and name == "slack")
         )
         sorted_by = bound.order_by, bound.descending, bound.nulls_first
-        return type(value), slack, settings, self.disorder.ties, sorted_by
+        return type(value), slack, settings, self.disorder.ties, sorted_by, self.whole.measured
 
     def rows(self, released: _SharedRows, places: Sequence[tuple[str, int]]) -> pa.Table:
         """Return the rows that the operator needs, with its bits, which are at these places."""
@@ -481,8 +481,9 @@ class GroupOperator(Stateful):
     def clock_of(self, source: str) -> ClockReading | None:
         """Return what is known of the clock of a source; None where nothing is."""
         shared = (one.order for one in self._orders)
-        found = (one.clock_of(source) for one in shared if isinstance(one, Order))
-        return next(found, None)
+        found = [one.clock_of(source) for one in shared if isinstance(one, Order)]
+        found += [one.front.clock_of(source) for one in self._alone.values()]
+        return next((one for one in found if one is not None), None)
 
     def step(self, stimulus: Stimulus) -> Instructions:
         """Take what happened and return what each query gives.
@@ -556,7 +557,7 @@ def _shares(query: Query) -> bool:
     return (
         query.operator is None
         and disorder is not None
-        and disorder.late is not Late.CORRECT
+        and not query.corrects
         and not disorder.filters
     )
 

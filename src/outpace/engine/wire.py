@@ -76,7 +76,7 @@ _RISING, _LINEAR, _BOUNDED = range(len(_LISTED), len(_LISTED) + 3)
 #: What a stimulus is, and what else it says, as bits of one number.
 _STIMULI: Final = (EventsArrived, TimeTold, SourceEnded, TimerFired)
 _KIND_BITS: Final = 3
-_SOURCE, _SPANS, _CLOCK, _BUSY, _EXCHANGE = 4, 8, 16, 32, 64
+_SOURCE, _SPANS, _CLOCK, _EXCHANGE, _BUSY = 4, 8, 16, 32, 64
 
 _TEXTS: Final = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
@@ -265,7 +265,7 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
     """Read what `write_stimulus` wrote; raise `StateError` for anything else."""
     with reading():
         (watermark, flags), (rows, text, clock) = _STIMULUS.part(data)
-        require(0 <= flags < 2 * _BUSY or flags == _EXCHANGE, "")
+        require(flags == _EXCHANGE or (0 <= flags < 2 * _BUSY and not flags & _EXCHANGE), "")
         if flags == _EXCHANGE:
             asked, received, answered, heard = np.frombuffer(clock, "<i8").tolist()
             return ClockExchange(text.to_pybytes().decode(), asked, received, answered, heard)

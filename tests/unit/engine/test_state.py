@@ -43,7 +43,7 @@ def test_a_cut_tail_is_refused() -> None:
 def test_another_version_is_named() -> None:
     newer = bytearray(SAVED)
     newer[7] = 9
-    with pytest.raises(StateError, match="has version 9, this release reads version 6"):
+    with pytest.raises(StateError, match="has version 9, this release reads version 7"):
         State.decode(bytes(newer))
 
 

@@ -45,6 +45,7 @@ class SpeculationFactor:
 
     As windows of congestion do: a host that is not busy enough halves it. One that is too busy goes
     back to 1, and what was too much is remembered: from half of the way to it on, steps are small.
+    (Sardar 2018, 3.2.2 has the line at half of what is left, which lies below what was too much.)
 
     Parameters
     ----------
@@ -58,10 +59,10 @@ class SpeculationFactor:
     Examples
     --------
     >>> factor = SpeculationFactor((0.7, 0.9), 1.0)
-    >>> for busy in (0.2, 0.4, 0.8, 0.95, 0.3, 0.3, 0.5):
+    >>> for busy in (0.2, 0.4, 0.8, 0.95, 0.3, 0.3, 0.8):
     ...     factor = factor.follow(busy)
     ...     print(round(factor.alpha, 3), end=" ")
-    0.5 0.25 0.25 1.0 0.5 0.25 0.2
+    0.5 0.25 0.25 1.0 0.625 0.575 0.575
     """
 
     target: tuple[float, float] | None
@@ -77,10 +78,11 @@ class SpeculationFactor:
             return replace(self, alpha=1.0, best=self.alpha)
         if busy >= low:
             return self
-        halved = self.alpha / 2 if self.alpha > LEAST_STEP else 0.0
-        if self.best and self.alpha < (1 - self.best) / 2:
-            halved = max(0.0, self.alpha - LEAST_STEP)
-        return replace(self, alpha=halved)
+        lower = self.alpha / 2 if self.alpha > LEAST_STEP else 0.0
+        if self.best:
+            line = (1 + self.best) / 2
+            lower = max(line, lower) if self.alpha > line else max(0.0, self.alpha - LEAST_STEP)
+        return replace(self, alpha=lower)
 
 
 class SpeculativeOrder(Order):

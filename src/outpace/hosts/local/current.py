@@ -78,6 +78,11 @@ class CurrentMatches:
     def drop_confirmed(self) -> pa.Table:
         """Return the rows of the matches that nothing takes back any more, and forget them."""
         table = self.table
+        if CONFIRMED not in table.column_names:
+            raise DataError(
+                f"the rows have no column '{CONFIRMED}'",
+                hint="only a query with op.Speculative says what is certain",
+            )
         sure = table.column(CONFIRMED)
         self._table = table.filter(pc.invert(sure))
         return table.filter(sure)

@@ -88,8 +88,8 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
     measures = _measures(query, schema, names, subsets) or _default_measures(
         query, schema, order_by
     )
-    if query.speculates and MATCH not in [measure.name for measure in measures]:
-        measures = (*measures, BoundMeasure(MATCH, MatchIdentity(pa.string())))
+    if query.speculates:
+        measures = _with_identity(measures)
     if query.drift is not None:
         check_drift(query, predicates, measures)
     within = _within(query, schema, order_by)
@@ -305,6 +305,20 @@ def _measures(
             raise
         measures.append(BoundMeasure(name, _as_stored(bound, schema)))
     return tuple(measures)
+
+
+def _with_identity(measures: tuple[BoundMeasure, ...]) -> tuple[BoundMeasure, ...]:
+    """Return measures with the id by which matches are told apart that may be taken back."""
+    for measure in measures:
+        if measure.name.lower() == MATCH and not isinstance(measure.expression, MatchIdentity):
+            raise BindError(
+                f"the result has a column '{MATCH}' already",
+                where=f"measure {measure.name}",
+                detail="what came out is corrected, and the id of a match says which one is meant",
+                hint="rename that measure",
+            )
+    others = tuple(measure for measure in measures if measure.name.lower() != MATCH)
+    return (*others, BoundMeasure(MATCH, MatchIdentity(pa.string())))
 
 
 def _default_measures(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.disordered import SCHEMA, drawn_events, queries
+from support.properties import examples
 
 import outpace as op
 from outpace.engine.message import EventsArrived
@@ -46,6 +47,7 @@ class Followed:
                 assert self.confirmed[text] <= self.current[text], "confirmed once, and current"
 
 
+@examples(40)
 @given(
     queries(),
     SLACKS,
@@ -173,12 +175,24 @@ def test_settings_that_say_nothing_are_refused(make: object, message: str) -> No
 def test_what_cannot_be_speculated_on_is_refused() -> None:
     with pytest.raises(op.OutpaceError, match="column 'confirmed' already"):
         op.open(rises().measures(confirmed="A.v")).push(rows((1, 1)))
+    with pytest.raises(op.OutpaceError, match="column 'match_id' already"):
+        op.open(rises().measures(match_id="A.v")).push(rows((1, 1)))
+    named = rises(alpha=0).measures(Match_ID=op.match_id())
+    assert op.match(rows((1, 1), (2, 2)), named).column_names[2:] == [
+        "match_id",
+        "diff",
+        "confirmed",
+    ]
     with pytest.raises(op.OutpaceError, match="goes back in one place"):
         op.open(rises().over(op.windows.count(5)).instances(2)).push(rows((1, 1)))
     with pytest.raises(op.OutpaceError, match="all sources as one stream"):
         op.open(rises(), sources=["a", "b"]).push(rows((1, 1)), source="a")
     with pytest.raises(op.OutpaceError, match="it never came"):
         op.CurrentMatches().apply(pa.table({"match_id": ["a"], "diff": [-1]}))
+    unsure = op.CurrentMatches()
+    unsure.apply(pa.table({"match_id": ["a"], "diff": [1]}))
+    with pytest.raises(op.OutpaceError, match="no column 'confirmed'"):
+        unsure.drop_confirmed()
     with pytest.raises(op.OutpaceError, match="no column 'match_id'"):
         op.CurrentMatches().apply(pa.table({"diff": [-1]}))
 
