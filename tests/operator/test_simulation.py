@@ -149,9 +149,11 @@ def test_queries_of_users_are_run_with_faults() -> None:
 
 def test_queries_over_an_uncertain_order_are_run_with_faults() -> None:
     pairs = op.Query("q").order_by("ts").pattern("A -> !C -> B").no_skip().within(9).uncertain(2)
-    pairs = pairs.define(A="v < 5", B="v > 4", C="v = 9").measures(a="A.ts", b="B.ts", v="B.v")
+    pairs = pairs.define(A="v < 5", B="v > 4", C="v = 9").measures(a="A.ts", b="LAST(ts)")
+    rising = pairs.pattern("A -> B{2}").define(B="v > A.v").uncertain(3, source="key")
+    alone = pairs.pattern("A B -> !C").define(C="v > B.v").partition_by("key")
     for seed in range(10):
-        for query in (pairs, pairs.partition_by("key"), pairs.uncertain(3, source="key")):
+        for query in (pairs, rising, alone):
             simulate_operator(query, EVENTS, seed=seed)
 
 

@@ -353,7 +353,6 @@ def _sources(block: Block, column: str | None) -> Integers:
 
 def _settled(block: Block, deadline: Integers) -> Integers:
     """Return the number of the row, of any partition, that showed that a deadline has passed."""
-    at_end = int(block.arrivals.max()) + 1 if block.size else 0
     clock, numbers = clock_of(block)
     tick = np.searchsorted(clock, deadline)
-    return np.append(numbers, at_end)[tick].astype(np.int64)
+    return np.append(numbers, block.next_arrival)[tick].astype(np.int64)

@@ -25,7 +25,7 @@ from outpace.engine.match.contract import Resume
 from outpace.engine.match.output import match_table
 from outpace.engine.match.task import prepare, whole_block, with_clock_errors
 from outpace.engine.match.uncertain import UncertainMatcher
-from outpace.engine.message import ClockExchange, EventsArrived, SourceEnded
+from outpace.engine.message import ClockExchange, EventsArrived, SourceEnded, TimeTold
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.window_match.result import WindowMatches
@@ -364,6 +364,15 @@ def test_a_stream_keeps_what_a_later_match_may_need_also_of_silent_keys() -> Non
     assert stream.rows_kept == 4
     assert push(400, 9, 2) == []
     assert stream.rows_kept == 1
+
+
+def test_what_time_alone_makes_final_comes_behind_the_events_of_all_keys() -> None:
+    query = query_of("A -> B", 10, 100).partition_by("source")
+    rows = {"ts": [0, 5, 15], "kind": [0, 2, 9], "source": [1, 1, 2], "id": [0, 1, 2]}
+    table = pa.table(rows)
+    operator = WholeOperator(OperatorSpec(query, table.schema))
+    assert not len(emit_of(operator.step(EventsArrived(table))).matches)
+    assert emit_of(operator.step(TimeTold(20))).matches.event.tolist() == [3]
 
 
 def test_compiled_code_finds_what_plain_python_finds() -> None:
