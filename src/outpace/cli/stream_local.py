@@ -275,6 +275,8 @@ class _Together:
         return self._joined(self._group.wake())
 
     def _joined(self, results: Results) -> pa.Table:
+        for error in self._group.failed.values():
+            raise error
         self._late += sum(rows.num_rows for rows in self._group.late.values())
         return pa.concat_tables(
             joined_rows(name, rows, self._columns) for name, rows in results.items()

@@ -14,7 +14,8 @@ Memory: that of the operators, and of the events that wait for the largest K of 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -72,6 +73,9 @@ Bits: TypeAlias = npt.NDArray[np.uint8]
 
 #: What each query is told to do, by its name.
 Instructions: TypeAlias = dict[str, list[Instruction]]
+
+#: Why queries have failed, by their names.
+Failures: TypeAlias = dict[str, Exception]
 
 _PER_COLUMN: Final = 8
 
@@ -328,20 +332,23 @@ class _SharedOrder(Stateful):
                 released = self.order.compare_clocks(stimulus)
         return released if isinstance(released, list) else [released]
 
-    def pass_on(self, links: list[ReleasedEvents], *, ended: bool) -> Instructions:
-        """Let the queries take what was released, and return what each gives."""
+    def pass_on(
+        self, links: list[ReleasedEvents], failed: Failures, *, ended: bool
+    ) -> Instructions:
+        """Let the queries take what was released, and return what each gives; or note its error."""
         found: Instructions = {}
-        for link, one in zip(self._links, links, strict=True):
-            rows = _SharedRows(as_table(one.rows))
-            aside = [(Aside.LATE, one.late), (Aside.INVALID, links[0].invalid)]
+        for link, released in zip(self._links, links, strict=True):
+            rows = _SharedRows(as_table(released.rows))
+            aside = [(Aside.LATE, released.late), (Aside.INVALID, links[0].invalid)]
             said = [
                 SetAside(kind, _without_added(table, self._shown))
                 for kind, table in aside
                 if table is not None and table.num_rows
             ]
-            for member in link:
-                emit = self._member_step(member, rows, one.watermark, ended=ended)
-                found[member.query.name] = [*said, emit]
+            for member in (one for one in link if one.query.name not in failed):
+                with _noted(member.query, failed):
+                    emit = self._member_step(member, rows, released.watermark, ended=ended)
+                    found[member.query.name] = [*said, emit]
         return found
 
     def _member_step(
@@ -359,19 +366,16 @@ class _SharedOrder(Stateful):
         stimuli: list[Stimulus] = [EventsArrived(own, watermark=watermark)]
         if ended:
             stimuli.append(SourceEnded())
-        with told_of(member.query):
-            return _one_emit([one for stimulus in stimuli for one in operator.step(stimulus)])
+        return _one_emit([one for stimulus in stimuli for one in operator.step(stimulus)])
 
-    def state(self) -> State:
-        """Return all that is kept, for `restore`."""
-        operators = {f"of {name}": one.state() for name, one in self.operators.items()}
-        return State({}, parts={"order": self.order.state(), **operators})
+    def state(self, failed: Failures) -> State:
+        """Return all that is kept, but for queries that failed, for `restore`."""
+        return State({}, parts={"order": self.order.state(), **_states(self.operators, failed)})
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: State, failed: Failures) -> None:
         """Go on from what `state` returned."""
         self.order.restore(state.part("order"))
-        for name, operator in self.operators.items():
-            operator.restore(state.part(f"of {name}"))
+        _restore_each(self.operators, state, failed)
 
 
 class GroupOperator(Stateful):
@@ -389,7 +393,7 @@ class GroupOperator(Stateful):
         Which one it is, where each of several has events of its own.
     """
 
-    CHANGED = ("_ids", "_orders", "_alone")
+    CHANGED = ("_ids", "_orders", "_alone", "failed")
 
     def __init__(
         self,
@@ -434,6 +438,8 @@ class GroupOperator(Stateful):
             for one in queries
         ]
         self._lost = False
+        #: Why queries have failed, by their names: they take no more, and the others go on.
+        self.failed: Failures = {}
 
     @property
     def operators(self) -> list[WholeOperator]:
@@ -461,7 +467,8 @@ class GroupOperator(Stateful):
     def timer(self) -> int | None:
         """When `TimerFired` is due; None where never."""
         timers = [order.timer for order in self._orders]
-        timers += [one.front.timer for one in self._alone.values()]
+        going = (one for name, one in self._alone.items() if name not in self.failed)
+        timers += [one.front.timer for one in going]
         return min((one for one in timers if one is not None), default=None)
 
     @property
@@ -486,12 +493,13 @@ class GroupOperator(Stateful):
         return next((one for one in found if one is not None), None)
 
     def step(self, stimulus: Stimulus) -> Instructions:
-        """Take what happened and return what each query gives.
+        """Take what happened and return what each query gives that has not `failed`.
 
-        After an error in the order of the rows nothing is taken. After one in a query no more is:
-        some may have taken it, and others not.
+        After an error in the order of the rows, or of a condition on single ones, nothing is taken.
+        A query that fails later takes no more, and the others go on; the error of the last one is
+        raised.
         """
-        if self._lost:
+        if self._lost or len(self.failed) == len(self._names):
             raise DataError("an earlier push failed", hint="resume the group from a saved state")
         shared = stimulus
         if isinstance(stimulus, EventsArrived) and self._orders:
@@ -508,22 +516,31 @@ class GroupOperator(Stateful):
         ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
         found: Instructions = {}
         for order, links in zip(self._orders, released, strict=True):
-            found |= order.pass_on(links, ended=ended)
+            found |= order.pass_on(links, self.failed, ended=ended)
         for name, operator in self._alone.items():
-            with told_of(operator.spec.query):
-                found[name] = operator.step(stimulus)
+            if name not in self.failed:
+                with _noted(operator.spec.query, self.failed):
+                    found[name] = operator.step(stimulus)
         if isinstance(stimulus, EventsArrived):
             self._ids.accept(stimulus.source, stimulus.rows)
         self._lost = False
-        return {name: found[name] for name in self._names}
+        if not found:
+            raise next(reversed(self.failed.values()))
+        return {name: found[name] for name in self._names if name in found}
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         if self._lost:
             raise DataError("an earlier push failed", hint="resume the group from a saved state")
-        parts = {f"order {number}": one.state() for number, one in enumerate(self._orders)}
-        parts |= {f"of {name}": one.state() for name, one in self._alone.items()}
-        numbers: dict[str, object] = {"queries": self._names, "orders": self._orderings}
+        orders = enumerate(self._orders)
+        parts = {f"order {number}": one.state(self.failed) for number, one in orders}
+        parts |= _states(self._alone, self.failed)
+        failed = [[name, str(error)] for name, error in self.failed.items()]
+        numbers: dict[str, object] = {
+            "queries": self._names,
+            "orders": self._orderings,
+            "failed": failed,
+        }
         return State(numbers, parts={"ids": self._ids.state(), **parts})
 
     def restore(self, state: State) -> None:
@@ -544,10 +561,49 @@ class GroupOperator(Stateful):
                     hint="go on with the disorder that it was started with, or start from the"
                     " input",
                 )
+        failed = self._failed_before(state.numbers.get("failed"))
         self._ids.restore(state.part("ids"))
         for number, order in enumerate(self._orders):
-            order.restore(state.part(f"order {number}"))
-        for name, operator in self._alone.items():
+            order.restore(state.part(f"order {number}"), failed)
+        _restore_each(self._alone, state, failed)
+        self.failed = failed
+
+    def _failed_before(self, saved: object) -> Failures:
+        """Return the queries that had failed when a state was saved."""
+        require(isinstance(saved, list), "nobody knows which queries failed")
+        assert isinstance(saved, list)
+        pairs = [tuple(one) for one in saved if isinstance(one, list)]
+        fits = all(len(one) == 2 and one[0] in self._names for one in pairs)
+        require(fits and len(pairs) == len(saved), "a query that failed is not there")
+        return {
+            name: DataError("the query failed before the state was saved", detail=str(said))
+            for name, said in pairs
+        }
+
+
+@contextmanager
+def _noted(query: Query, failed: Failures) -> Iterator[None]:
+    """Note the error of a query, which is its own, in place of raising it.
+
+    A lack of memory is nobody's own.
+    """
+    try:
+        with told_of(query):
+            yield
+    except Exception as error:
+        if isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError):
+            raise
+        failed[query.name] = error
+
+
+def _states(operators: Mapping[str, WholeOperator], failed: Failures) -> dict[str, State]:
+    """Return the states of operators that have not failed, as parts of another."""
+    return {f"of {name}": one.state() for name, one in operators.items() if name not in failed}
+
+
+def _restore_each(operators: Mapping[str, WholeOperator], state: State, failed: Failures) -> None:
+    for name, operator in operators.items():
+        if name not in failed:
             operator.restore(state.part(f"of {name}"))
 
 

@@ -99,7 +99,10 @@ class GroupStage:
         found = [self._spec.output.empty_table()]
         aside: Counter[tuple[Aside, str]] = Counter()
         for stimulus in stimuli:
-            for name, instructions in self.part.step(stimulus).items():
+            given = self.part.step(stimulus)
+            for error in self.part.failed.values():
+                raise error
+            for name, instructions in given.items():
                 for one in instructions:
                     if isinstance(one, Emit):
                         found.append(joined_rows(name, one.matches.table, self._spec.output))

@@ -145,6 +145,11 @@ class GroupMatcher:
         return {name: emit.timed_out for name, emit in self._last.items()}
 
     @property
+    def failed(self) -> dict[str, Exception]:
+        """The errors of queries that failed on a match: they give nothing more, the others do."""
+        return {} if self._operator is None else dict(self._operator.failed)
+
+    @property
     def buffered(self) -> int:
         """How many rows wait for others that may come before them, of all queries together."""
         return 0 if self._operator is None else self._operator.buffered
@@ -177,8 +182,12 @@ class GroupMatcher:
 
     @fitting()
     def _step(self, stimulus: Stimulus) -> Results:
-        found = self._bound("go on").step(stimulus)
-        self._begun, self._aside = True, {}
+        operator = self._bound("go on")
+        before = set(operator.failed)
+        found = operator.step(stimulus)
+        for name in operator.failed.keys() - before:
+            _LOG.error("query '%s' failed and takes no more: %s", name, operator.failed[name])
+        self._begun, self._aside, self._last = True, {}, {}
         for name, instructions in found.items():
             for one in instructions:
                 match one:

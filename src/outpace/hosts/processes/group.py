@@ -86,7 +86,10 @@ class OperatorsInProgram:
         if isinstance(stimulus, EventsArrived):
             self._events += stimulus.rows.num_rows
         found: Found = {}
-        for name, instructions in self._operator.step(stimulus).items():
+        given = self._operator.step(stimulus)
+        for error in self._operator.failed.values():
+            raise error
+        for name, instructions in given.items():
             for one in instructions:
                 if isinstance(one, SetAside):
                     self._aside(one, name)

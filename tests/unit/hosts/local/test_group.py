@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pyarrow as pa
@@ -89,20 +90,37 @@ def test_a_condition_on_rows_that_fails_leaves_the_group_as_it_was() -> None:
     }
 
 
-def test_after_an_error_within_a_match_nothing_more_is_taken() -> None:
+def test_a_query_that_fails_on_a_match_is_over_and_the_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     wrong = single("wrong").measures(n="CAST(A.key AS INT)")
-    queried = op.group(single("right"), wrong)
+    own = replace(wrong, name="own", order_of_arrival=None)
+    queried = op.group(wrong, single("right"), own)
     group = op.open(queried, schema=SCHEMA)
     state = group.state()
-    with pytest.raises(op.DataError) as caught:
+    assert group.failed == {}
+    found = group.push(rows((1, 1), (2, 2), (9, 0)))
+    assert {name: table.num_rows for name, table in found.items()} == {"right": 1}
+    assert list(group.failed) == list(group.timed_out | group.failed)[-2:] == ["wrong", "own"]
+    assert "query 'wrong'" in str(group.failed["wrong"])
+    assert {record.levelname for record in caplog.records} == {"ERROR"}
+    # That stays so when the group is saved, and is over when it goes back.
+    resumed = op.resume(queried, group.state())
+    assert "cannot cast 'k'" in str(resumed.failed["wrong"])
+    for one in (group, resumed):
+        assert list(one.push(rows((10, 1), (11, 2), (20, 0)))) == ["right"]
+    group.restore(state)
+    assert list(group.push(rows((1, 1)))) == ["wrong", "right", "own"]
+
+
+def test_the_error_of_the_last_query_is_raised() -> None:
+    group = op.open(op.group(single("wrong").measures(n="CAST(A.key AS INT)")), schema=SCHEMA)
+    with pytest.raises(op.DataError, match="cannot cast") as caught:
         group.push(rows((1, 1), (2, 2), (9, 0)))
     assert caught.value.where is not None
     assert caught.value.where.startswith("query 'wrong'")
     with pytest.raises(op.DataError, match="an earlier push failed"):
         group.push(rows((10, 0)))
-    assert op.resume(queried, state).push(rows((1, 1)))["right"].num_rows == 0
-    group.restore(state)
-    assert group.push(rows((1, 1)))["right"].num_rows == 0
 
 
 def test_a_state_that_is_refused_leaves_the_group_as_it_was() -> None:
