@@ -288,6 +288,8 @@ def resume_query(
         joined = open_query(query, schema=(left, right))
         joined.restore(state)
         return joined
+    if saved.numbers.get("join") is True:
+        raise StateError("the saved state belongs to a join", hint="resume it with its op.Join")
     names = saved.numbers.get("sources")
     with reading():
         sources = None if names is None else SourceMerge(names).sources

@@ -208,6 +208,12 @@ def _time_type(names: tuple[str, str], both: tuple[pa.Schema, pa.Schema]) -> pa.
     if types.is_integer(left) and types.is_integer(right):
         return left if left == right else pa.int64()
     stamps = pa.types.is_timestamp(left) and pa.types.is_timestamp(right)
+    if left == right and not types.is_instant(left):
+        raise BindError(
+            f"the time '{names[0]}' is {_described(left)}",
+            where="time",
+            hint="name a column of timestamps, dates or integers",
+        )
     if left == right or (stamps and left.tz == right.tz):
         common = types.common_type(left, right)
         assert common is not None

@@ -249,6 +249,7 @@ def test_times_of_two_units_and_texts_of_two_widths_are_joined() -> None:
         ({"on": ["id", "id"]}, BindError, "named twice"),
         ({"on": "seq"}, BindError, "cannot have 'seq'"),
         ({"time": "when"}, BindError, "unknown column 'when'"),
+        ({"time": "jam", "right": {"id": [1], "jam": ["j"]}}, BindError, "'jam' is a varchar"),
         ({"how": "outer"}, BindError, "how does not know 'outer'"),
         ({"disorder": "2 s"}, BindError, "disorder"),
         ({"left": {"id": [[1]], "ts": [1]}, "right": {"id": [[1]], "ts": [1]}}, BindError,
@@ -300,6 +301,8 @@ def test_a_stream_says_what_it_needs_of_a_push() -> None:
     other = op.open(join, schema=(LEFT, RIGHT.append(pa.field("w", pa.int64()))))
     with pytest.raises(OutpaceError, match="join of other columns"):
         other.restore(stream.state())
+    with pytest.raises(OutpaceError, match="belongs to a join"):
+        op.resume(op.Query().order_by("ts").pattern("A"), stream.state())
     with pytest.raises(OutpaceError):
         op.resume(join, op.open(op.Query().order_by("ts").pattern("A")).state())
 
