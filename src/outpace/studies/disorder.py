@@ -49,7 +49,7 @@ _COLUMNS: Final = ("ts", ARRIVED, "seqNum", "v_abs")
 
 _BY_NUMBER: Final = Sequence("500 ms", number="seqNum", arrival=ARRIVED)
 _BY_COVERAGE: Final = AQKSlack(
-    error=0.001,
+    error=0.0003,
     aggregate="sum",
     column="v_abs",
     window=_BATCH,

@@ -60,7 +60,7 @@ LATENCY: Final = Figure(
     "faster than half a step on average. The paper's numbers have the time of its network and of "
     "its engine in them. The greatest latency is that of each second, on average. Sequence waits "
     "500 ms at most, as in the paper, and is left as it is else; see table 5.7. AQ-K-slack keeps "
-    "the sum of velocities in windows of 10 000 events to an error of 0.1 %, with gains of 0.5 and "
+    "the sum of velocities in windows of 10 000 events to an error of 0.03 %, with gains of 0.5 and "
     "0.8. The paper does not say what it took; these are the windows and gains that the reorderer "
     "of its engine has by itself, with an error of 3 %.",
     log=True,
@@ -115,7 +115,7 @@ ACCURACIES: Final = Figure(
     "read as outpace.engine.kernels.sequence says. With the paper's 0.6, 0.6 and two deviations "
     "one of twenty is late, as the last rows show: what a few gaps tell is an average of little. "
     "Here older gaps count longer (0.95) and there are four deviations, as in the timeout of TCP. "
-    "AQ-K-slack with an error of 0.1 % waits nearly as long as MP-K-slack. With 3 % it waits less "
+    "AQ-K-slack with an error of 0.03 % waits nearly as long as MP-K-slack. With 3 % it waits less "
     "and loses what that allows: in the end K comes down to where usual delays are late.",
 )
 
