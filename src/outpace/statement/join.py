@@ -10,7 +10,7 @@ table with the columns of `outpace.join`, in which `o.amount` is a column that s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -260,33 +260,33 @@ class JoinedTables:
 
         One that has the name of another joined column makes room for that.
         """
-        return [self._right_name(name) for name in names]
-
-    def _right_name(self, name: str) -> str:
-        taken = {left.lower() for left in self.renamed.values()}
-        if name.lower() in self.renamed:
-            return self.renamed[name.lower()]
-        return f"{name}_{SIDES[1]}" if name.lower() in taken else name
+        given: list[str] = []
+        others = [name for name in names if name.lower() not in self.renamed]
+        for name in names:
+            left = self.renamed.get(name.lower())
+            taken = [*self.renamed.values(), *given, *(one for one in others if one != name)]
+            given.append(_free(name, taken) if left is None else left)
+        return given
 
     def expanded(
-        self, bound: BoundJoin, table: str, quoted: Callable[[str], str]
+        self, bound: BoundJoin, right: Sequence[str], table: str, quoted: Callable[[str], str]
     ) -> tuple[dict[str, str], dict[str, str]]:
         """Return what references mean in the text, and the keys that are wanted of the right side.
 
         These are columns that the result gets beside its own, by their names: that of a key which
-        is NULL where there is no partner.
+        is NULL where there is no partner. The columns of the right side are known by the names that
+        they had.
         """
-        texts, keys = {}, {}
+        texts: dict[str, str] = {}
+        keys: dict[str, str] = {}
         for reference in self.references:
             names = []
-            for column, own in self._columns(bound, reference):
+            for column, own in self._columns(bound, right, reference):
                 # The time and the sequence number have two names, the last is the side's own.
                 named = {given: name for name, given in bound.columns[reference.side].items()}
                 name = named[column]
                 if name in bound.query.partitions and reference.side and self._lonely:
-                    key, name = name, own
-                    while name in bound.schema.names:
-                        name += f"_{SIDES[1]}"
+                    key, name = name, _free(own, [*bound.schema.names, *keys])
                     keys[name] = key
                 alias = f" AS {quoted(own)}" if reference.shown else ""
                 names.append(f"{table}.{quoted(name)}{alias}")
@@ -297,15 +297,12 @@ class JoinedTables:
     def _lonely(self) -> bool:
         return self.join.how is JoinKind.LEFT
 
-    def _columns(self, bound: BoundJoin, reference: Reference) -> list[tuple[str, str]]:
+    def _columns(
+        self, bound: BoundJoin, right: Sequence[str], reference: Reference
+    ) -> list[tuple[str, str]]:
         """Return the columns of a side that are meant, each with the name that the user knows."""
         columns = bound.schemas[reference.side].names
-        if reference.side:
-            before = {self._right_name(one).lower(): one for one in self.renamed}
-            before |= {f"{left}_{SIDES[1]}".lower(): left for left in self.renamed.values()}
-            known = [before.get(column.lower(), column) for column in columns]
-        else:
-            known = columns
+        known = right if reference.side else columns
         pairs = list(zip(columns, known, strict=True))
         if reference.column is None:
             return pairs
@@ -318,6 +315,14 @@ class JoinedTables:
                 hint=did_you_mean(reference.column, known) or f"it has {', '.join(known)}",
             )
         return found[:1]
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """Return a name that no other column has, in whatever case."""
+    known = {one.lower() for one in taken}
+    while name.lower() in known:
+        name += f"_{SIDES[1]}"
+    return name
 
 
 def filled(text: str, texts: Mapping[str, str]) -> str:

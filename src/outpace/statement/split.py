@@ -337,7 +337,14 @@ class _Splitter:
         asked = Join(
             on=keys, within=join.within, time=times[0], how=join.how, disorder=join.disorder
         )
-        renamed = {right.lower(): left for left, right in (*join.on, times)}
+        renamed: dict[str, str] = {}
+        for left, right in (*join.on, times):
+            if renamed.setdefault(right.lower(), left) != left:
+                raise self._error(
+                    f"column '{right}' of the right side is compared with two of the left side",
+                    join.close,
+                    hint="compare it with one, and ask for the other in WHERE",
+                )
         joined = JoinedTables(sources[1], asked, renamed, self.references[join])
         table = f"{self.prefix}{len(self.steps) + 1}"
         span = self.tokens[join.start].span.join(self.tokens[join.close].span)

@@ -115,3 +115,32 @@ def test_what_cannot_be_joined_is_refused_with_its_place(
     assert caught.value.text is not None
     marked = caught.value.text[caught.value.span.start : caught.value.span.end]
     assert place is None or marked == place
+
+
+def test_names_count_in_whatever_case(connection: duckdb.DuckDBPyConnection) -> None:
+    text = (
+        "SELECT o.ref AS ours, p.REF AS theirs FROM (SELECT id, ts, 100 AS ref FROM orders) AS o"
+        " LEFT JOIN (SELECT oid AS ref, paid_at FROM payments) AS p ON o.id = p.ref"
+        " WITHIN 5 BETWEEN o.ts AND p.paid_at ORDER BY o.ts"
+    )
+    found = op.sql(connection, text).to_pylist()
+    assert [(row["ours"], row["theirs"]) for row in found] == [
+        (100, 1),
+        (100, 1),
+        (100, None),
+        (100, None),
+    ]
+
+
+def test_columns_make_room_for_each_other(connection: duckdb.DuckDBPyConnection) -> None:
+    right = "(SELECT oid, paid_at, 7 AS id, 8 AS id_right FROM payments) AS p"
+    text = f"SELECT p.id AS seven, p.id_right AS eight FROM orders AS o JOIN {right}"
+    text += " ON o.id = p.oid WITHIN 5 BETWEEN o.ts AND p.paid_at"
+    found = op.sql(connection, text).to_pylist()
+    assert found == [{"seven": 7, "eight": 8}] * 2
+
+
+def test_a_column_is_compared_with_one(connection: duckdb.DuckDBPyConnection) -> None:
+    text = "SELECT 1 FROM orders AS o JOIN payments p ON o.id = p.oid AND o.amount = p.oid"
+    with pytest.raises(OutpaceError, match="'oid' of the right side is compared with two"):
+        op.sql(connection, f"{text} WITHIN 5 BETWEEN o.ts AND p.paid_at")

@@ -198,11 +198,7 @@ def open_query(
             )
         return _open_group(query, schema, timeouts=timeouts)
     if isinstance(query, Join):
-        if sources is not None or timeouts:
-            raise UnsupportedError(
-                "a join has its two sides as sources, and no partial matches that time out",
-                hint='write op.open(join, schema=(left, right)) and push(rows, "left")',
-            )
+        _check_join(sources, timeouts=timeouts)
         joined = JoinStream(query, schema)
         if record is not None:
             joined.record(record)
@@ -225,6 +221,15 @@ def _open_group(
     if schema is not None:
         group.bind(schema)
     return group
+
+
+def _check_join(sources: Iterable[str] | None = None, *, timeouts: bool) -> None:
+    """Refuse what is asked of a join and is for patterns."""
+    if sources is not None or timeouts:
+        raise UnsupportedError(
+            "a join has its two sides as sources, and no partial matches that time out",
+            hint='write op.open(join, schema=(left, right)) and push(rows, "left")',
+        )
 
 
 @overload
@@ -285,8 +290,11 @@ def resume_query(
     if isinstance(query, Join):
         with reading():
             left, right = (table.schema for table in saved.tables)
+        _check_join(timeouts=timeouts)
         joined = open_query(query, schema=(left, right))
         joined.restore(state)
+        if record is not None:
+            joined.record(record)
         return joined
     if saved.numbers.get("join") is True:
         raise StateError("the saved state belongs to a join", hint="resume it with its op.Join")

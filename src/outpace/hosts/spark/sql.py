@@ -79,9 +79,10 @@ class _Spark:
     def join(self, step: Step, joined: JoinedTables) -> Mapping[str, str]:
         try:
             left, right = self._frame(step.source), self._frame(joined.right)
-            right = right.toDF(*joined.right_names(right.columns))
+            names = right.columns
+            right = right.toDF(*joined.right_names(names))
             bound = bind_join(joined.join, arrow_schema(left), arrow_schema(right))
-            texts, keys = joined.expanded(bound, step.table, quoted)
+            texts, keys = joined.expanded(bound, names, step.table, quoted)
             found = join_sides(left, right, bound)
         except PySparkException as error:
             raise _spark_error(error, self.statement) from error
