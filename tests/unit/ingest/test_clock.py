@@ -17,6 +17,7 @@ from outpace.ingest.clock import _ASK, _TELL, ClockClient, ClockSync
 from outpace.ingest.source import Source
 
 HOUR = 3_600_000_000
+NOW = clock_time()
 
 
 @pytest.fixture
@@ -209,7 +210,7 @@ class Behind(Source):
 
     def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
         west = self.id == "west"
-        times = [(2 * n + west) * 1_000_000 - west * HOUR for n in range(10)]
+        times = [NOW + (2 * n + west) * 1_000_000 - west * HOUR for n in range(10)]
         yield pa.record_batch({"ts": times, "seq": range(10), "who": [self.id] * 10})
 
 
@@ -221,6 +222,9 @@ def test_a_run_orders_sources_by_the_time_of_reference(sync):
         .define(A="who = 'east'", B="who = 'west'")
         .measures(at="A.ts", apart="B.ts - A.ts")
         .disorder(op.InOrder())
+        .within(10_000_000)
+        .no_skip()
+        .uncertain(1_000_000, measured=True)
     )
     with ClockClient(sync.address, "west", clock=lambda: clock_time() - HOUR) as client:
         assert client.ask() is not None
@@ -228,6 +232,8 @@ def test_a_run_orders_sources_by_the_time_of_reference(sync):
     with op.run(query, [Behind("east"), Behind("west")], clocks=sync) as run:
         found = [row for matches in run for row in matches.to_pylist()]
     assert len(found) == 10
+    # By the bound alone either could have been first; the clock of the west is known better.
+    assert {row["confidence"] for row in found} == {"CONFIRMED"}
     bound = run.metrics.sources["west"].drift_bound
     assert all(abs(row["apart"] - 1_000_000) <= bound for row in found)
     assert abs(run.metrics.sources["west"].drift - HOUR) <= bound

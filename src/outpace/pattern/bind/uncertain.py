@@ -310,7 +310,7 @@ def _check_rules(query: Query) -> None:
     if query.windows is not None:
         raise _unsupported(
             "the query is matched in windows",
-            "use .within(...) alone; op.open runs it where op.run would give windows to instances",
+            "use .within(...) alone",
         )
     if query.rows is not RowsPerMatch.ONE:
         raise _unsupported("all rows of a match are asked for", "use one row per match")
