@@ -166,7 +166,7 @@ class OperatorSpec:
         """Whether events have the errors of clocks, as they were measured."""
         known = self.query.uncertainty
         ordered = self.sources is not None and self.disorder is not None
-        # Where late events correct what came out, clocks are not compared.
+        # Late events that correct what came out come without them.
         compared = ordered and self.horizon is None
         return compared and known is not None and known.measured
 

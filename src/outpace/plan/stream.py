@@ -198,12 +198,6 @@ def plan_stream(
             hint="say what it is: op.Speculative(..., alpha=0.2)",
         )
     clocks = sources is not None and _has_clocks(schema)
-    if clocks and query.corrects:
-        raise UnsupportedError(
-            "clocks are not compared where late events correct what came out",
-            where="disorder",
-            hint=f'write late="drop", "pass" or "side", or leave out the column \'{CLOCK}\'',
-        )
     crossing = plan_crossing(query, schema, timeouts=timeouts)
     bits = crossing.bits
     known = schema if bits is None else bits.task.bound.schema

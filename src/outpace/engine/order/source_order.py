@@ -38,7 +38,7 @@ from outpace.engine.rows.partition import group_codes, one_array
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State, integer, require
-from outpace.errors import BindError, DataError, StateError, UnsupportedError
+from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.bind.disorder import SOURCE, BoundDisorder
 from outpace.pattern.bind.uncertain import CLOCK_ERROR
 from outpace.pattern.bound import BoundQuery
@@ -348,11 +348,6 @@ class ReorderedSources(Order):
     def compare_clocks(self, exchange: ClockExchange) -> ReleasedEvents:
         """Take what tells how far the clock of a source is from that of reference."""
         name, kind = self._known(exchange.source), self._order.kind
-        if self._disorder.late is Late.CORRECT:
-            raise UnsupportedError(
-                "clocks are not compared where late events correct what came out",
-                hint='write late="drop", "pass" or "side"',
-            )
         if pa.types.is_integer(kind) and kind != pa.int64():
             raise DataError(
                 f"'{self._order.time}' is {kind}, which may not hold the time of reference",
@@ -595,9 +590,15 @@ class ReorderedSources(Order):
         late = released.late
         if late is not None and self._disorder.late is Late.CORRECT:
             # Those go on that are late for their source alone: the others are not so far.
-            behind = as_integers(one_array(late.column(self._order.time))) < self._watermark
+            drift = self._drift(source)
+            times = as_integers(one_array(late.column(self._order.time))) + drift
+            behind = times < self._watermark
             self._keep(source, late.filter(pa.array(~behind)))
             late = late.filter(pa.array(behind)) if behind.any() else None
+            if late is not None and drift:
+                # What corrects goes to its place by the time of reference, too.
+                ticks = self._order.ticks(late) + self._order.in_ticks(drift)
+                late = self._waiting.timed(late, ticks)
         return self._aside(replace(released, late=late))
 
     def _note_time(self, source: str, watermark: int) -> None:

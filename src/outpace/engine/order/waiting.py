@@ -94,6 +94,14 @@ class WaitingEvents(Stateful):
             self.counts -= np.bincount(owners, minlength=len(self.counts))
         return run
 
+    def timed(self, rows: pa.Table, ticks: Integers) -> pa.Table:
+        """Return events with other times than those that they brought."""
+        kind = self._order.kind
+        values = pa.array(ticks)
+        values = values.view(kind) if ticks_of(kind) > 1 else from_integers(ticks, kind).cast(kind)
+        index = rows.schema.get_field_index(self._order.time)
+        return rows.set_column(index, rows.schema.field(index), values)
+
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         self._settle()
@@ -127,7 +135,7 @@ class WaitingEvents(Stateful):
         shifted = any(one.shifted for one in every)
         if len(every) == 1 and every[0].places is None:
             (one,) = every
-            rows = self._timed(one.rows, one.ticks) if shifted else one.rows
+            rows = self.timed(one.rows, one.ticks) if shifted else one.rows
             return sorted_run(rows.append_column(OWNER, pa.array(one.owners)), one.ticks)
         rows = pa.concat_tables([one.rows for one in every])
         starts = [0, *accumulate(one.rows.num_rows for one in every)]
@@ -140,14 +148,6 @@ class WaitingEvents(Stateful):
         time = np.concatenate([one.ticks for one in every])
         order = np.argsort(time, kind="stable")
         rows, time = moved(rows, place[order]), time[order]
-        rows = self._timed(rows, time) if shifted else rows
+        rows = self.timed(rows, time) if shifted else rows
         owners = np.concatenate([one.owners for one in every])[order]
         return SortedRun(rows.append_column(OWNER, pa.array(owners)), time)
-
-    def _timed(self, rows: pa.Table, ticks: Integers) -> pa.Table:
-        """Return events with other times than those that they brought."""
-        kind = self._order.kind
-        values = pa.array(ticks)
-        values = values.view(kind) if ticks_of(kind) > 1 else from_integers(ticks, kind).cast(kind)
-        index = rows.schema.get_field_index(self._order.time)
-        return rows.set_column(index, rows.schema.field(index), values)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -314,3 +316,40 @@ def test_clocks_count_where_sources_have_an_order_of_their_own(tmp_path):
     assert last.matches["id"].to_pylist() == [0, 1]
     assert "clock of a" in [step.title for step in steps]
     assert all(step.as_recorded for step in steps)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("ms"), pa.timestamp("ns")], ids=str)
+def test_late_events_correct_by_the_time_of_reference(kind):
+    schema = pa.schema([("ts", kind), ("id", pa.int64())])
+
+    def at(times: list[int]) -> pa.Array:
+        times = pa.array([1000 * time for time in times])
+        return times if kind == pa.int64() else times.cast(pa.timestamp("us")).cast(kind)
+
+    within, slack, horizon = 8000, 3000, 10**6
+    if kind != pa.int64():
+        within, slack, horizon = "8 ms", "3 ms", "1 s"
+    query = op.Query("q").order_by("ts").pattern("A -> B").define(A="id % 3 = 0", B="id % 3 = 1")
+    query = query.measures(a="A.id", b="B.id", ts="B.ts").within(within).no_skip()
+    numbers, drifts = np.random.default_rng(4), {"a": 40_000, "b": -25_000}
+    correcting = query.disorder(op.KSlack(slack, late="correct", horizon=horizon))
+    stream = op.open(correcting, sources=["a", "b"])
+    tables = [stream.push(schema.empty_table(), source="a")]
+    for source, drift in drifts.items():
+        tables.append(stream.compare_clocks(exchange(0, drift, 0, 0, source)))
+    true = numbers.permutation(60)
+    true = true[np.argsort(true + 20 * numbers.random(60))].tolist()
+    for number, time in enumerate(true):
+        source = "ab"[number % 2]
+        own = time - drifts[source] // 1000
+        rows = pa.table([at([own]), pa.array([time])], schema=schema)
+        tables.append(stream.push(rows, source=source))
+    tables.append(stream.finish())
+    left: Counter[str] = Counter()
+    given = pa.concat_tables(tables)
+    for row in given.to_pylist():
+        left[repr({**row, "diff": 1})] += row["diff"]
+    whole = pa.table([at(sorted(true)), pa.array(sorted(true))], schema=schema)
+    expected = [repr({**row, "diff": 1}) for row in op.match(whole, query).to_pylist()]
+    assert +left == Counter(expected)
+    assert -1 in given["diff"].to_pylist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -253,8 +254,9 @@ PAIRS = PAIRS.define(A="x < 2", B="x = 3").measures(a="A.ts", b="B.ts")
         PAIRS.uncertain(20, source="source", measured=True).disorder(op.InOrder()),
         PAIRS.partition_by("x").define(B="x < 9").disorder(op.KSlack(3)),
         PAIRS.disorder(op.Sequence("1 s")),
+        PAIRS.disorder(op.InOrder(late="correct", horizon=200)),
     ],
-    ids=["slack", "uncertain", "keyed", "sequence"],
+    ids=["slack", "uncertain", "keyed", "sequence", "correct"],
 )
 def test_rows_with_a_clock_compare_clocks_as_a_stream_in_process_does(query: op.Query) -> None:
     numbers = np.random.default_rng(7)
@@ -303,7 +305,13 @@ def test_rows_with_a_clock_compare_clocks_as_a_stream_in_process_does(query: op.
             found[1] += stream.compare_clocks(exchange).to_pylist()
         events = [row for row in rows if "clock" not in row]
         found[1] += stream.push(pa.Table.from_pylist(events, empty.schema)).to_pylist()
-    assert sorted(map(repr, found[0])) == sorted(map(repr, found[1]))
+    totals = [Counter[str](), Counter[str]()]
+    for total, matches in zip(totals, found, strict=True):
+        for row in matches:
+            # What was corrected depends on how events were cut, but not what is left.
+            total[repr({**row, "diff": 1})] += row.get("diff", 1)
+    assert +totals[0] == +totals[1]
+    assert not -totals[0]
     assert found[0]
     assert sum(reading.jumps for reading in stream.clocks.values()) >= 1
     assert "  rows with a clock compare that of their source, and are no events" in plan.lines()
@@ -333,9 +341,6 @@ def test_exchanges_that_cannot_be_used_are_refused_or_set_aside() -> None:
     packing = plan_stream(PAIRS.disorder(op.InOrder()), CLOCKED, 2, sources=("a", "b")).packing
     with pytest.raises(op.DataError, match="an exchange of clocks has 4 times"):
         packing.pack(rows)
-    correcting = PAIRS.disorder(op.KSlack(3, late="correct", horizon=20))
-    with pytest.raises(op.UnsupportedError, match="clocks are not compared where late events"):
-        plan_stream(correcting, CLOCKED, 2, sources=("a", "b"))
     # A column of another kind is one like others.
     plain = pa.schema(
         {"ts": pa.int64(), "x": pa.int64(), "source": pa.string(), "clock": pa.int64()}
