@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers, grown
-from outpace.engine.rows.partition import key_codes, key_tuples
+from outpace.engine.rows.partition import gather, key_codes, key_tuples, one_array
 from outpace.engine.rows.rearranged import RearrangedRows
 from outpace.engine.snapshot import Layers, Stateful
 from outpace.engine.state import NATURAL, integer, integers, require
@@ -115,14 +115,19 @@ class KeyTable(Stateful):
             numbers = np.zeros(min(1, rows.num_rows), np.int64)
             added: dict[Key, int] = {(): 0} if rows.num_rows and not len(self._numbers) else {}
             return KeyNumbers(np.zeros(rows.num_rows, np.int32), numbers, added, self._parts[0])
-        codes, firsts = key_codes([rows.column(name) for name in self._names])
-        values = rows.select(self._names).take(pa.array(firsts))
+        columns = [one_array(rows.column(name)) for name in self._names]
+        codes, firsts = key_codes(columns)
+        first = [gather(column, firsts) for column in columns]
+        values = pa.Table.from_arrays(first, schema=self._parts[0].schema)
         keys = key_tuples(values)
         numbers = np.array(self._numbers.find(keys, -1), np.int64)
         new = np.flatnonzero(numbers < 0)
+        if not len(new):
+            return KeyNumbers(codes, numbers, {}, self._parts[0].slice(0, 0))
         numbers[new] = self._next(len(new))
         added = {keys[place]: int(numbers[place]) for place in new.tolist()}
-        return KeyNumbers(codes, numbers, added, values.take(pa.array(new)))
+        rows_added = values if len(new) == len(keys) else values.take(pa.array(new))
+        return KeyNumbers(codes, numbers, added, rows_added)
 
     def add(self, found: KeyNumbers) -> None:
         """Let the new keys that `look_up` returned last be known."""

@@ -298,7 +298,7 @@ class PartitionMatcher(Stateful):
         place = np.searchsorted(keys, new).astype(np.int32)
         codes = np.concatenate([np.searchsorted(keys, kept.key).astype(np.int32), place[codes]])
         grouping = group_codes(codes, len(keys))
-        joined = pa.concat_tables([kept.rows, rows])
+        joined = pa.concat_tables([kept.rows, rows]) if len(kept) else rows
         columns = {
             name: place_rows(
                 one_array(joined.column(name)),
