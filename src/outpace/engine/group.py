@@ -574,7 +574,7 @@ class GroupOperator(Stateful):
         assert isinstance(saved, list)
         pairs = [tuple(one) for one in saved if isinstance(one, list)]
         fits = all(len(one) == 2 and one[0] in self._names for one in pairs)
-        require(fits and len(pairs) == len(saved), "a query that failed is not there")
+        require(fits and len(pairs) == len(saved), "a query that failed is unknown")
         return {
             name: DataError("the query failed before the state was saved", detail=str(said))
             for name, said in pairs

@@ -20,7 +20,7 @@ from outpace.engine.order.drift import ClockReading
 from outpace.hosts.background import compiled_soon
 from outpace.pattern.group import QueryGroup
 
-#: What queries of a group found, by their names; without those that found nothing.
+#: What queries of a group found, by their names, without those that found nothing.
 Found = dict[str, pa.Table]
 
 
