@@ -18,10 +18,10 @@ from outpace.engine.packing import CORRUPT, Packing
 from outpace.engine.stage import StagePart, StageSpec
 from outpace.pattern.bind.check import check_streamable
 from outpace.pattern.disorder import InOrder
-from outpace.pattern.group import QueryGroup
+from outpace.pattern.group import QueryGroup, told_of
 from outpace.pattern.notation.print_name import print_name
 from outpace.plan.crossing import Crossing
-from outpace.plan.stream import identity_of
+from outpace.plan.stream import check_on_spark, identity_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,9 @@ def plan_group(group: QueryGroup, schema: pa.Schema, partitions: int) -> GroupPl
     """
     queries = []
     for query in group.queries:
-        check_streamable(query)
+        with told_of(query):
+            check_streamable(query)
+            check_on_spark(query, alone=True)
         queries.append(query if query.order_of_arrival is not None else query.disorder(InOrder()))
     whole = GroupSpec(tuple(queries), schema, False)
     wanted = {CORRUPT}.union(*(_columns(operator) for operator in whole.operators))

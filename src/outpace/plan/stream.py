@@ -29,7 +29,7 @@ from outpace.pattern.bind.disorder import (
     bind_disorder,
     setting_text,
 )
-from outpace.pattern.disorder import Invalid, Late
+from outpace.pattern.disorder import Invalid, Late, Speculative
 from outpace.pattern.duration import print_duration
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
@@ -191,12 +191,6 @@ def plan_stream(
         _check_source(schema)
         # Who sent an event is known by its cell, and breaks ties without a column.
         disorder = replace(disorder, ties=tuple(name for name in disorder.ties if name != SOURCE))
-    if query.speculates and disorder["alpha"] is None:
-        raise UnsupportedError(
-            "alpha follows the load of one process, which nobody measures on Spark",
-            where="disorder",
-            hint="say what it is: op.Speculative(..., alpha=0.2)",
-        )
     clocks = sources is not None and _has_clocks(schema)
     crossing = plan_crossing(query, schema, timeouts=timeouts)
     bits = crossing.bits
@@ -244,8 +238,36 @@ def plan_stream(
     return StreamPlan(**vars(crossing), packing=packing, stages=stages)
 
 
+def check_on_spark(query: Query, *, alone: bool) -> None:
+    """Refuse a disorder that a stream on Spark has no place for.
+
+    Parameters
+    ----------
+    query
+        What it is of.
+    alone
+        Whether the stream gives its result alone, and no rows that are put aside.
+    """
+    disorder = query.order_of_arrival
+    if isinstance(disorder, Speculative) and disorder.alpha is None:
+        raise UnsupportedError(
+            "alpha follows the load of one process, which nobody measures on Spark",
+            where="disorder",
+            hint="say what it is: op.Speculative(..., alpha=0.2)",
+        )
+    if not alone or disorder is None:
+        return
+    if disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE:
+        raise UnsupportedError(
+            "the stream gives its result alone, without the rows that are put aside",
+            where="disorder",
+            hint='write late="drop", "pass" or "correct", and invalid="fail"',
+        )
+
+
 def _check(query: Query, *, timeouts: bool) -> None:
     check_streamable(query)
+    check_on_spark(query, alone=False)
     if timeouts and (query.windows is not None or query.operator is not None):
         raise UnsupportedError("only patterns without windows have partial matches that time out")
 

@@ -61,8 +61,8 @@ LATENCY: Final = Figure(
     "its engine in them. The greatest latency is that of each second, on average. Sequence waits "
     "500 ms at most, as in the paper, and is left as it is else; see table 5.7. AQ-K-slack keeps "
     "the sum of velocities in windows of 10 000 events to an error of 0.03 %, with gains of 0.5 "
-    "and 0.8. The paper does not say what it took; these are the windows and gains that the reorderer "
-    "of its engine has by itself, with an error of 3 %.",
+    "and 0.8. The paper does not say what it took; these are the windows and gains that the "
+    "reorderer of its engine has by itself, with an error of 3 %.",
     log=True,
 )
 

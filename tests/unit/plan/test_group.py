@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import outpace as op
 from outpace.engine.codec.cell import CellKind
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import restore_stage, run_step, save_stage
+from outpace.pattern.disorder import Late
 from outpace.plan.group import GroupPlan, plan_group
 
 RISE = op.Query("rise").partition_by("key").order_by("ts").pattern("A B").define(B="v > A.v")
@@ -50,16 +52,34 @@ def shown(row: dict[str, object]) -> str:
     return repr({name: value for name, value in row.items() if name != "id"})
 
 
+def without_rows_aside(query: op.Query) -> op.Query:
+    disorder = query.order_of_arrival
+    assert disorder is not None
+    late = "drop" if disorder.late is Late.SIDE else disorder.late
+    return query.disorder(replace(disorder, late=late, invalid="fail", ahead=None))
+
+
 @examples(15)
 @given(st.integers(0, 1 << 32), st.booleans())
 def test_every_group_finds_what_it_finds_in_process(seed: int, keyed: bool) -> None:
     random = Random(seed)
-    queries = [drawn_query(random, f"q{number}") for number in range(random.randint(1, 3))]
+    drawn = [drawn_query(random, f"q{number}") for number in range(random.randint(1, 3))]
+    queries = [without_rows_aside(query) for query in drawn]
     if keyed:
         queries = [one.partition_by("key").disorder(op.KSlack(seed % 5)) for one in queries]
     group, pieces = op.group(*queries), drawn_pieces(random)
     plan = plan_group(group, SCHEMA, 3)
     assert streamed(plan, pieces) == in_process(group, plan, pieces)
+
+
+@pytest.mark.parametrize(
+    "disorder",
+    [op.KSlack(2, late="side"), op.KSlack(2, invalid="quarantine"), op.Speculative(2)],
+)
+def test_what_a_stream_has_no_place_for_is_refused(disorder: object) -> None:
+    with pytest.raises(op.UnsupportedError) as caught:
+        plan_group(op.group(RISE.disorder(disorder)), SCHEMA, 3)
+    assert caught.value.where == f"query '{RISE.name}': disorder"
 
 
 def test_queries_that_agree_on_the_key_are_divided_by_it() -> None:

@@ -11,9 +11,9 @@ from outpace.hosts.spark.frame import match_frame
 from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
 from outpace.pattern.bind.disorder import SOURCE
 from outpace.pattern.bind.join import BoundJoin, bind_join
-from outpace.pattern.disorder import Invalid, Late
 from outpace.pattern.join import SIDES, Join
 from outpace.plan.crossing import quoted
+from outpace.plan.stream import check_on_spark
 
 
 def join_frames(left: DataFrame, right: DataFrame, join: Join) -> DataFrame:
@@ -31,15 +31,8 @@ def join_sides(left: DataFrame, right: DataFrame, bound: BoundJoin) -> DataFrame
             hint="a table that does not change is joined by DataFrame.join; else read it as a"
             " stream, too",
         )
-    disorder = bound.query.order_of_arrival
-    if streams[0] and disorder is not None:
-        kept = disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE
-        if kept:
-            raise UnsupportedError(
-                "a join on Spark gives its result alone, without the rows that are put aside",
-                where="disorder",
-                hint='write late="drop", "pass" or "correct", and invalid="fail"',
-            )
+    if streams[0]:
+        check_on_spark(bound.query, alone=True)
     sides = [_rows(frame, side, bound) for frame, side in zip((left, right), SIDES, strict=True)]
     both = with_schema(sides[0].union(sides[1]), from_arrow_schema(bound.schema))
     return match_frame(both, bound.query, SIDES if streams[0] else None)
