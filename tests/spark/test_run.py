@@ -18,6 +18,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
@@ -26,9 +27,19 @@ import pytest
 from pyspark.errors import ArithmeticException
 from pyspark.sql import SparkSession
 from rich.console import Console
-from support.run_inputs import CLAUSE, NAMES, STATEMENT, bad_csv, expected, rows, write_inputs
+from support.run_inputs import (
+    CLAUSE,
+    NAMES,
+    STATEMENT,
+    TICKS,
+    bad_csv,
+    expected,
+    rows,
+    write_inputs,
+)
 from typer.testing import CliRunner
 
+import outpace as op
 from outpace.cli.main import app
 from outpace.cli.progress import ClassicFeed, Tasks, spark_progress
 from outpace.cli.run_input import TextOptions, read_inputs
@@ -68,6 +79,29 @@ class Run:
 def read_json(path: Path) -> pa.Table:
     found = [json.loads(line) for line in path.read_text().splitlines()]
     return pa.Table.from_pylist(found).select(NAMES)
+
+
+def test_a_join_with_within_is_left_to_spark(run: Run, folder: Path) -> None:
+    text = (
+        "SELECT a.symbol, a.ts, b.volume AS other FROM ticks a LEFT JOIN"
+        " (SELECT * FROM ticks WHERE volume > 900) b ON a.symbol = b.symbol"
+        " WITHIN INTERVAL '2' SECOND BETWEEN a.ts AND b.ts WHERE a.volume < 300"
+    )
+    asked = SqlText(text, "outpace", folder / "join.sql")
+    (folder / "join.sql").write_text(text)
+    inputs = read_inputs(["ticks.parquet"], None, TextOptions())
+    assert why_spark(asked, inputs) == "the statement has a join with WITHIN"
+    code, _, error = run("join.sql", "--input", "ticks.parquet", "-o", "joined.parquet")
+    assert (code, error) == (0, "")
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("ticks", TICKS)
+        wanted = op.sql(connection, text)
+    assert wanted.num_rows > wanted["other"].null_count > 10
+    tables = [table.sort_by("ts") for table in (wanted, pq.read_table(folder / "joined.parquet"))]
+    found = [[str(row) for row in table.drop(["ts"]).to_pylist()] for table in tables]
+    assert sorted(found[0]) == sorted(found[1])
+    assert tables[0]["ts"].cast("int64").equals(tables[1]["ts"].cast("int64"))
 
 
 def test_each_kind_of_query_input_and_output(run: Run, folder: Path) -> None:

@@ -89,6 +89,11 @@ class Step:
     lookups: tuple[Lookup, ...] = ()
     joined: JoinedTables | None = None
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The queries that give the input rows: one, or those of the sides of a join."""
+        return (self.source,) if self.joined is None else (self.source, self.joined.right)
+
 
 @dataclass(frozen=True, slots=True)
 class Statement:

@@ -43,7 +43,7 @@ def unknown_tables(statement: Statement, known: Iterable[str]) -> Iterator[str]:
     """
     steps = {step.table for step in statement.steps}
     there = {name.lower() for name in (*known, *steps)}
-    for text in (*(step.source for step in statement.steps), statement.outer):
+    for text in (*(text for step in statement.steps for text in step.sources), statement.outer):
         tree = spark_select(text)
         if tree is None:
             continue
@@ -74,7 +74,7 @@ def unknown_columns(
     >>> list(unknown_columns(split(text, database="spark"), {"ticks": ["symbol", "price"]}))
     [('symbl', ['price', 'symbol']), ('prise', ['price', 'symbol'])]
     """
-    for text in (*(step.source for step in statement.steps), statement.outer):
+    for text in (*(text for step in statement.steps for text in step.sources), statement.outer):
         tree = spark_select(text)
         columns = None if tree is None else _columns(tree, known)
         if tree is None or columns is None:

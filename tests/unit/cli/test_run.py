@@ -107,7 +107,9 @@ def test_sql_is_a_statement_or_a_clause() -> None:
     )
     joined = "SELECT * FROM a JOIN b USING (id) WITHIN 5 BETWEEN a.ts AND b.ts"
     Path("join.sql").write_text(joined)
-    assert "does not run from the shell" in refused("join.sql", "-i", "ticks.csv")
+    assert "there is no table 'b'" in refused("join.sql", "-i", "a=ticks.csv")
+    with pytest.raises(OutpaceError, match="a join with WITHIN does not run here"):
+        SqlText(joined, "outpace", Path("join.sql")).statement()  # as outpace stream asks for it
     error = error_of("MATCH_RECOGNIZE (\n  ORDER BY ts\n  PATTERN (A{x}))", name="q.sql")
     assert "q.sql, line 3, column 14" in error
 
