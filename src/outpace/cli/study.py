@@ -65,7 +65,7 @@ def cepsim(quick: Quick = False, out: Out = Path("out")) -> None:
 
 @studies.command()
 def disorder(quick: Quick = False, out: Out = Path("out"), ticks: Ticks = None) -> None:
-    """Streams out of order: latency and accuracy of reorderers, by dataset, sources and ticks."""
+    """Streams out of order: latency and accuracy of reorderers, clocks that are off, and ticks."""
     scale = disorder_scales.QUICK if quick else disorder_scales.WHOLE
     run_study(disorder_scales.disorder_study(scale, ticks), out, quick=quick)
 
