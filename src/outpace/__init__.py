@@ -53,10 +53,11 @@ if TYPE_CHECKING:
     from outpace.hosts import spark as spark
     from outpace.hosts.local.current import CurrentMatches
     from outpace.hosts.local.group import GroupMatcher
+    from outpace.hosts.local.join import JoinStream
+    from outpace.hosts.local.open import open_query as open
+    from outpace.hosts.local.open import resume_query as resume
     from outpace.hosts.local.replay import Replay, ReplayedStep, replay
-    from outpace.hosts.local.stream import JoinStream, StreamMatcher
-    from outpace.hosts.local.stream import open_query as open
-    from outpace.hosts.local.stream import resume_query as resume
+    from outpace.hosts.local.stream import StreamMatcher
     from outpace.hosts.local.table import Search
     from outpace.hosts.processes.control import RateControl
     from outpace.hosts.processes.run import Run, run
@@ -170,7 +171,9 @@ _HOMES: Final = {
     "outpace.hosts.processes.control": ("RateControl",),
     "outpace.hosts.processes.run": ("Run", "run"),
     "outpace.hosts.local.replay": ("Replay", "ReplayedStep", "replay"),
-    "outpace.hosts.local.stream": ("JoinStream", "StreamMatcher", "open", "resume"),
+    "outpace.hosts.local.join": ("JoinStream",),
+    "outpace.hosts.local.open": ("open", "resume"),
+    "outpace.hosts.local.stream": ("StreamMatcher",),
     "outpace.pattern.builder": (
         *("classifier", "col", "first", "fn", "last", "lit", "match_id", "match_number", "next"),
         "permute",

@@ -27,7 +27,7 @@ from outpace.api import match
 from outpace.bench.data import events_file
 from outpace.bench.spark import MatchSums, PairedRuns, Timing
 from outpace.errors import DataError, MatchError
-from outpace.hosts.local.stream import open_query
+from outpace.hosts.local.open import open_query
 from outpace.ingest.workloads import WORKLOADS, event_pieces, events
 from outpace.pattern.query import Query
 

@@ -31,7 +31,8 @@ from outpace.engine.order.contract import OrderCounters
 from outpace.files.parquet import check_same
 from outpace.hosts.clock import clock_time
 from outpace.hosts.local.group import Results
-from outpace.hosts.local.stream import StreamMatcher, open_query
+from outpace.hosts.local.open import open_query
+from outpace.hosts.local.stream import StreamMatcher
 from outpace.ingest.event_options import read_options as read_event_options
 from outpace.ingest.log.options import check_start, first_offset
 from outpace.ingest.log.options import read_options as read_log_options

@@ -19,7 +19,7 @@ from outpace.engine.codec.block import narrow_rows
 from outpace.engine.divide.assign import windows_of
 from outpace.engine.order.sources import SourceMerge
 from outpace.hosts.local.join import join_data
-from outpace.hosts.local.stream import open_query
+from outpace.hosts.local.open import open_query
 from outpace.hosts.local.table import match, search
 from outpace.ingest.generators import simple_events, stock_events
 from outpace.ingest.source import merged

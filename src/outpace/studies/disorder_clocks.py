@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from outpace.engine.kernels.slack import Floats
 from outpace.engine.message import ClockExchange
 from outpace.engine.order.drift import KEPT, SourceClock
-from outpace.hosts.local.stream import open_query
+from outpace.hosts.local.open import open_query
 from outpace.pattern.disorder import Disorder, InOrder
 from outpace.pattern.query import Query
 from outpace.pattern.windows import TimeWindows

@@ -32,9 +32,10 @@ from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.wire import read_stimulus
 from outpace.errors import DataError, OutpaceError
 from outpace.hosts.background import compiled_soon
+from outpace.hosts.local.open import check_stream
 from outpace.hosts.local.recording import Ending, StreamRecording, failure_of, outcome_of
 from outpace.hosts.local.recording import StepOutcome as Recorded
-from outpace.hosts.local.stream import StreamMatcher, check_stream
+from outpace.hosts.local.stream import StreamMatcher
 from outpace.ingest.log.frame import FrameKind, LogFrame
 from outpace.pattern.argument import a_whole_number
 from outpace.pattern.notebook import Text
@@ -73,7 +74,7 @@ def replay(
     --------
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
-    >>> from outpace.hosts.local.stream import open_query
+    >>> from outpace.hosts.local.open import open_query
     >>> rise = (Query("rise").order_by("ts").pattern("A B")
     ...         .define(B="price > A.price").measures(at="B.ts"))
     >>> matcher = open_query(rise, record=folder.name)
@@ -154,7 +155,7 @@ class ReplayedStep:
     Examples
     --------
     >>> import tempfile
-    >>> from outpace.hosts.local.stream import open_query
+    >>> from outpace.hosts.local.open import open_query
     >>> query = Query("pair").order_by("ts").pattern("A B").measures(at="B.ts")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = open_query(query, record=folder).push({"ts": [1, 2, 3]})
@@ -261,7 +262,7 @@ class Replay(Iterator[ReplayedStep]):
     Examples
     --------
     >>> import tempfile
-    >>> from outpace.hosts.local.stream import open_query
+    >>> from outpace.hosts.local.open import open_query
     >>> query = Query("pair").order_by("ts").pattern("A B").measures(at="B.ts")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     matcher = open_query(query, record=folder)

@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 import numpy as np
@@ -32,7 +32,6 @@ import pyarrow as pa
 from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.event import EVENT_ID
-from outpace.engine.joined import rows_of_side
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     Aside,
@@ -55,28 +54,19 @@ from outpace.engine.rows.deadlines import NEVER
 from outpace.engine.rows.times import as_integer, from_integers
 from outpace.engine.state import State, reading
 from outpace.engine.window_match.result import WindowMatches
-from outpace.errors import DataError, StateError, UnsupportedError
+from outpace.errors import DataError, StateError
 from outpace.hosts.background import compiled_soon
 from outpace.hosts.clock import BusyMeter, clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
-from outpace.hosts.local.group import GroupMatcher
 from outpace.pattern.argument import (
-    a_flag,
     a_text,
     a_whole_number,
     an_instance,
-    listed,
-    shown,
-    some_names,
 )
-from outpace.pattern.bind.check import check_clauses, check_streamable
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
-from outpace.pattern.bind.join import bind_join
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Speculative
-from outpace.pattern.group import QueryGroup
-from outpace.pattern.join import SIDES, Join
-from outpace.pattern.query import Query, checked_query
+from outpace.pattern.query import Query
 from outpace.plan.late_events import LateEvents
 
 if TYPE_CHECKING:
@@ -108,228 +98,13 @@ class _Told:
 _told: Final[dict[int, _Told]] = {}
 
 
-@overload
-def open_query(
-    query: Query,
-    *,
-    sources: Iterable[str] | None = None,
-    schema: pa.Schema | None = None,
-    timeouts: bool = False,
-    record: str | os.PathLike[str] | None = None,
-) -> StreamMatcher: ...
-
-
-@overload
-def open_query(
-    query: QueryGroup, *, schema: pa.Schema | None = None, timeouts: bool = False
-) -> GroupMatcher: ...
-
-
-@overload
-def open_query(query: Join, *, schema: tuple[pa.Schema, pa.Schema]) -> JoinStream: ...
-
-
-def open_query(
-    query: Query | QueryGroup | Join,
-    *,
-    sources: Iterable[str] | None = None,
-    schema: pa.Schema | tuple[pa.Schema, pa.Schema] | None = None,
-    timeouts: bool = False,
-    record: str | os.PathLike[str] | None = None,
-) -> StreamMatcher | GroupMatcher | JoinStream:
-    """Open a query, a group of them or a join that is fed piece by piece.
-
-    Parameters
-    ----------
-    query
-        What to detect and what to return. Those of a group give a dictionary of tables each time,
-        by their names; they have one source and are not recorded. A join has the sources "left" and
-        "right".
-    sources
-        The identifiers of several sources, whose events are ordered by time (the first column of
-        the query's order), sequence number (the column `seq`, else they are counted) and source.
-        Each push then names its source, or its rows have a column `source` that does.
-    schema
-        The input's schema; without it the first push brings it. A join needs those of its left and
-        its right side.
-    timeouts
-        Also collect partial matches that WITHIN ended.
-    record
-        A folder, new or empty, to which all that is pushed and told is written as it comes;
-        `outpace.replay` gives the same again, step by step.
-
-    Examples
-    --------
-    >>> rise = (Query("rise").order_by("ts").pattern("A B")
-    ...         .define(B="price > A.price").measures(at="B.ts"))
-    >>> matcher = open_query(rise)
-    >>> matcher.push({"ts": [1], "price": [5.0]}).to_pylist()
-    []
-    >>> matcher = resume_query(rise, matcher.state())
-    >>> matcher.push({"ts": [2], "price": [6.0]}).to_pylist()
-    [{'at': 2}]
-
-    Events of several sources wait until no other source can send an earlier one:
-
-    >>> matcher = open_query(rise, sources=["east", "west"])
-    >>> matcher.push({"ts": [2], "price": [6.0]}, source="east").to_pylist()
-    []
-    >>> matcher.push({"ts": [1], "price": [5.0]}, source="west").to_pylist()
-    []
-    >>> matcher.heartbeat("west", 3).to_pylist()
-    [{'at': 2}]
-
-    Events out of order wait until the query's disorder says that none comes before them:
-
-    >>> from outpace.pattern.disorder import KSlack
-    >>> matcher = open_query(rise.disorder(KSlack(2)))
-    >>> matcher.push({"ts": [2, 1, 4], "price": [6.0, 5.0, 0.0]}).to_pylist()
-    []
-    >>> matcher.push({"ts": [5, 0], "price": [0.0, 9.0]}).to_pylist()
-    [{'at': 2}]
-    >>> matcher.late["ts"].to_pylist()
-    [0]
-    """
-    if isinstance(query, QueryGroup):
-        if sources is not None or record is not None:
-            raise UnsupportedError(
-                "a group of queries has one source, and is not recorded",
-                hint="open its queries one by one",
-            )
-        return _open_group(query, schema, timeouts=timeouts)
-    if isinstance(query, Join):
-        _check_join(sources, timeouts=timeouts)
-        joined = JoinStream(query, schema)
-        if record is not None:
-            joined.record(record)
-        return joined
-    sources = check_stream(query, sources, timeouts=timeouts)
-    matcher = StreamMatcher(query, sources=sources, timeouts=timeouts)
-    if schema is not None:
-        matcher.bind(schema)
-    if record is not None:
-        matcher.record(record)
-    return matcher
-
-
-def _open_group(
-    queries: QueryGroup, schema: pa.Schema | None = None, *, timeouts: bool
-) -> GroupMatcher:
-    for query in queries.queries:
-        check_stream(query, None, timeouts=timeouts and query.windows is None)
-    group = GroupMatcher(queries, timeouts=timeouts)
-    if schema is not None:
-        group.bind(schema)
-    return group
-
-
-def _check_join(sources: Iterable[str] | None = None, *, timeouts: bool) -> None:
-    """Refuse what is asked of a join and is for patterns."""
-    if sources is not None or timeouts:
-        raise UnsupportedError(
-            "a join has its two sides as sources, and no partial matches that time out",
-            hint='write op.open(join, schema=(left, right)) and push(rows, "left")',
-        )
-
-
-@overload
-def resume_query(
-    query: Query,
-    state: bytes,
-    *,
-    timeouts: bool = False,
-    record: str | os.PathLike[str] | None = None,
-) -> StreamMatcher: ...
-
-
-@overload
-def resume_query(query: QueryGroup, state: bytes, *, timeouts: bool = False) -> GroupMatcher: ...
-
-
-@overload
-def resume_query(query: Join, state: bytes) -> JoinStream: ...
-
-
-def resume_query(
-    query: Query | QueryGroup | Join,
-    state: bytes,
-    *,
-    timeouts: bool = False,
-    record: str | os.PathLike[str] | None = None,
-) -> StreamMatcher | GroupMatcher | JoinStream:
-    """Go on from saved state, maybe in another process.
-
-    Parameters
-    ----------
-    query, state
-        The query, the group of them or the join, and what `state` returned.
-    timeouts
-        Also collect partial matches that WITHIN ended.
-    record
-        A folder, new or empty, that gets a recording, as in `open_query`; it begins with the state.
-
-    Raises
-    ------
-    StateError
-        If the state is damaged, or belongs to another version or another query.
-
-    Examples
-    --------
-    >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
-    >>> matcher = open_query(rise)
-    >>> matcher.push({"ts": [1], "x": [5]}).num_rows
-    0
-    >>> resume_query(rise, matcher.state()).push({"ts": [2], "x": [6]}).to_pylist()
-    [{'at': 2}]
-    """
-    if isinstance(query, QueryGroup):
-        group = open_query(query, timeouts=timeouts)
-        group.restore(state)
-        return group
-    saved = State.decode(state)
-    if isinstance(query, Join):
-        with reading():
-            left, right = (table.schema for table in saved.tables)
-        _check_join(timeouts=timeouts)
-        joined = open_query(query, schema=(left, right))
-        joined.restore(state)
-        if record is not None:
-            joined.record(record)
-        return joined
-    if saved.numbers.get("join") is True:
-        raise StateError("the saved state belongs to a join", hint="resume it with its op.Join")
-    names = saved.numbers.get("sources")
-    with reading():
-        sources = None if names is None else SourceMerge(names).sources
-    matcher = open_query(query, sources=sources, timeouts=timeouts)
-    matcher._restore(saved)
-    if record is not None:
-        matcher.record(record)
-    return matcher
-
-
-def check_stream(
-    query: Query, sources: Iterable[str] | None, *, timeouts: bool
-) -> tuple[str, ...] | None:
-    """Refuse what cannot be a stream in process, and return the identifiers of its sources."""
-    if checked_query(query).operator is None:
-        check_clauses(query)
-    a_flag(timeouts, "timeouts")
-    check_streamable(query)
-    if query.windows is not None and timeouts:
-        raise UnsupportedError("partial matches in windows do not time out: windows end them")
-    if sources is None:
-        return None
-    return tuple(some_names(sources, "sources", hint='write sources=["east", "west"]'))
-
-
 class StreamMatcher:
-    """A query that is fed piece by piece; see `open_query`.
+    """A query that is fed piece by piece; see `outpace.open`.
 
     Examples
     --------
     >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
-    >>> matcher = open_query(rise)
+    >>> matcher = StreamMatcher(rise)
     >>> matcher.push({"ts": [1, 2], "x": [5, 6]}).to_pylist()
     [{'at': 2}]
     >>> matcher.finish().num_rows
@@ -736,63 +511,6 @@ class StreamMatcher:
         _told[id(marked)] = _Told(times, matches)
         weakref.finalize(marked, _told.pop, id(marked))
         return marked
-
-
-class JoinStream(StreamMatcher):
-    """A join that is fed piece by piece; see `open_query`.
-
-    Each push brings rows of one side, which its `source` names. The rows of the result are pushed
-    into the stream of a pattern as they are.
-
-    Examples
-    --------
-    >>> sides = [pa.schema({"id": pa.int64(), "ts": pa.int64(), name: pa.int64()}) for name in "ab"]
-    >>> joined = open_query(Join(on="id", within=5, time="ts"), schema=(sides[0], sides[1]))
-    >>> joined.push({"id": 7, "ts": 1, "a": 10}, "left").num_rows
-    0
-    >>> joined.push({"id": 7, "ts": 3, "b": 20}, "right").num_rows
-    0
-    >>> joined.heartbeat("left", 4).to_pylist()
-    [{'id': 7, 'ts': 3, 'ts_left': 1, 'a': 10, 'ts_right': 3, 'b': 20}]
-    """
-
-    def __init__(self, join: Join, schema: object) -> None:
-        sides = listed(schema) or ()
-        if len(sides) != len(SIDES) or not all(isinstance(each, pa.Schema) for each in sides):
-            raise DataError(
-                "a join needs the schemas of its left and its right side",
-                hint="write op.open(join, schema=(left.schema, right.schema))",
-            )
-        self._join = bind_join(join, *(to_arrow(each.empty_table()).schema for each in sides))
-        super().__init__(self._join.query, sources=SIDES)
-        self.bind(self._join.schema)
-
-    def record(self, path: str | os.PathLike[str]) -> None:
-        """Refuse: a recording has one query, and a join is none that it could name."""
-        raise UnsupportedError("a join is not recorded", hint="record the stream of the pattern")
-
-    def _rows(self, data: TableLike, source: str | None) -> pa.Table:
-        self._check_source(source)
-        if source not in SIDES:
-            raise DataError(
-                f"there is no side {shown(source)}", hint='write push(rows, "left") or "right"'
-            )
-        own = self._join.schemas[SIDES.index(source)]
-        return rows_of_side(self._join, source, to_arrow(data, None, own))
-
-    def state(self) -> bytes:
-        """Return everything that is kept between pushes, as bytes for `resume_query`."""
-        sides = [schema.empty_table() for schema in self._join.schemas]
-        return State({"join": True}, sides, {"stream": State.decode(super().state())}).encode()
-
-    def restore(self, state: bytes) -> None:
-        """Go on from bytes that `state` returned; if they are refused, as before."""
-        saved = State.decode(state)
-        with reading():
-            if tuple(table.schema for table in saved.tables) != self._join.schemas:
-                raise StateError("the saved state belongs to a join of other columns")
-        with self._all_or_nothing():
-            self._restore(saved.part("stream"))
 
 
 def _time_type(bound: BoundQuery) -> pa.DataType:
