@@ -40,8 +40,9 @@ _LEAVE, _STAY = 0, 1
 LEAST_TAKEN, MOST_TAKEN, BETWEEN, BEHIND, POSITION, POSITIONS, BEGIN = range(7)
 
 #: The parts of a comparison: what compares, and for both sides the column of values and the step.
+#: TOGETHER has for an event of the step where those begin and end in `pairs` that it holds with.
 SIGN, LEFT, LEFT_STEP, RIGHT, RIGHT_STEP = range(5)
-HOLDS, EQUAL, DIFFERENT, LESS, AT_MOST, GREATER, AT_LEAST = range(7)
+HOLDS, TOGETHER, EQUAL, DIFFERENT, LESS, AT_MOST, GREATER, AT_LEAST = range(8)
 
 #: Codes of no value, for which nothing holds, and of NaN, which differs from everything.
 NOTHING: Final = -(1 << 63)
@@ -65,8 +66,8 @@ class Events(NamedTuple):
     forbidden, next_forbidden, next_any
         For each row the gaps that it must not be in, as bits, as far as its own values tell; for
         each gap the first such row from each row on; and the first of some gap.
-    codes
-        Values that are compared, by column and row.
+    codes, pairs
+        Values that are compared, by column and row; rows that a row goes together with.
     """
 
     times: Integers
@@ -81,6 +82,7 @@ class Events(NamedTuple):
     next_forbidden: Integers
     next_any: Integers
     codes: Integers
+    pairs: Integers
 
 
 class Steps(NamedTuple):
@@ -188,6 +190,12 @@ def _meets(events: Events, steps: Steps, level: Integers, variable: int, row: in
         left = events.codes[steps.comparisons[number, LEFT], at]
         if sign == HOLDS:
             if left != 1:
+                return False
+            continue
+        if sign == TOGETHER:
+            end = events.codes[steps.comparisons[number, RIGHT], at]
+            place = _first_at(events.pairs, left, end, left, row)
+            if place == end or events.pairs[place] != row:
                 return False
             continue
         step = steps.comparisons[number, RIGHT_STEP]

@@ -8,7 +8,7 @@ is told by events next to them alone, so a match costs what lies within the boun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -29,18 +29,37 @@ from outpace.engine.match.graph import clock_of, row_shift
 from outpace.engine.rows.partition import column_codes
 from outpace.errors import MatchError
 from outpace.pattern import types
-from outpace.pattern.bind.uncertain import OWN, Comparison, Condition, conditions_of
-from outpace.pattern.bound import BoundExpression, BoundUncertainty, Gap, Read, walk
+from outpace.pattern.bind.uncertain import (
+    HOLDS,
+    OWN,
+    TOGETHER,
+    Comparison,
+    Condition,
+    conditions_of,
+)
+from outpace.pattern.bound import (
+    BoundExpression,
+    BoundUncertainty,
+    Gap,
+    Present,
+    Read,
+    ReadPlace,
+    walk,
+)
 
 #: Rows of matches that there is room for at first, and at most.
 _ROOM: Final = 1 << 10
 _ROOM_MAX: Final = 1 << 27
 
+#: Pairs of events that a condition may read at most, and at once.
+_PAIRS_MAX: Final = 1 << 26
+_PAIRS_AT_ONCE: Final = 1 << 20
+
 #: As many events as any step can take.
 _ANY_NUMBER: Final = 1 << 62
 
 _SIGNS: Final = {
-    None: kernel.HOLDS, "=": kernel.EQUAL, "<>": kernel.DIFFERENT,
+    HOLDS: kernel.HOLDS, TOGETHER: kernel.TOGETHER, "=": kernel.EQUAL, "<>": kernel.DIFFERENT,
     "<": kernel.LESS, "<=": kernel.AT_MOST, ">": kernel.GREATER, ">=": kernel.AT_LEAST,
 }  # fmt: skip
 
@@ -205,6 +224,7 @@ class UncertainMatcher:
         times = read_only(np.ascontiguousarray(block.times))
         early, late = np.empty((2, size), np.int64)
         kernel.find_reach(times, block.segments, self._uncertainty.bound, early, late)
+        codes, pairs = self._codes(columns, fits, _Near(times, block.segments, early))
         return kernel.Events(
             times,
             self._widths(block),
@@ -217,7 +237,8 @@ class UncertainMatcher:
             forbidden,
             next_forbidden,
             next_any,
-            self._codes(columns, fits),
+            codes,
+            pairs,
         )
 
     def _widths(self, block: Block) -> Integers:
@@ -229,15 +250,56 @@ class UncertainMatcher:
         widths: Integers = np.minimum(2 * np.minimum(errors, bound), bound)
         return widths
 
-    def _codes(self, columns: dict[str, pa.Array], fits: Booleans) -> Integers:
-        """Return the values that comparisons look at, as numbers that compare like them."""
-        codes = [
-            column
-            for variable, condition in enumerate(self._conditions)
-            for one in condition.others
-            for column in self._sides(one, variable, columns, fits)
-        ]
-        return np.array(codes, np.int64).reshape(len(codes), len(fits))
+    def _codes(
+        self, columns: dict[str, pa.Array], fits: Booleans, near: _Near
+    ) -> tuple[Integers, Integers]:
+        """Return the values that comparisons look at, as numbers that compare like them.
+
+        Behind them: the rows that others go together with, where a comparison asks for both.
+        """
+        codes, pairs, size = [], [np.zeros(0, np.int64)], 0
+        for variable, condition in enumerate(self._conditions):
+            for one in condition.others:
+                if one.sign == TOGETHER:
+                    ends, rows = self._together(one, variable, columns, fits, near)
+                    codes += [*(ends + size)]
+                    pairs.append(rows)
+                    size += len(rows)
+                else:
+                    codes += self._sides(one, variable, columns, fits)
+        return np.array(codes, np.int64).reshape(len(codes), len(fits)), np.concatenate(pairs)
+
+    def _together(
+        self,
+        one: Comparison,
+        variable: int,
+        columns: dict[str, pa.Array],
+        fits: Booleans,
+        near: _Near,
+    ) -> tuple[Integers, Integers]:
+        """Return where the rows begin and end that each row goes together with, and these rows."""
+        known = self._uncertainty
+        earlier = np.flatnonzero(fits[:, known.steps[one.steps[0]].variable])
+        own = np.flatnonzero(fits[:, variable])
+        low = np.searchsorted(own, near.early[earlier])
+        high = np.searchsorted(own, near.behind(known.within + 2 * known.bound)[earlier])
+        counts = high - low
+        if counts.sum() > _PAIRS_MAX:
+            raise MatchError(
+                f"a condition reads more than {_PAIRS_MAX} pairs of events",
+                hint="shorten WITHIN, or compare a value of each: price > A.price + 5",
+            )
+        found, sizes = [np.zeros(0, np.int64)], np.zeros(len(fits), np.int64)
+        for part in np.split(np.arange(len(earlier)), _cuts(counts)):
+            many = counts[part]
+            offset = np.repeat(low[part] - (np.cumsum(many) - many), many)
+            rows = own[offset + np.arange(many.sum())]
+            beside = np.repeat(earlier[part], many)
+            held = _hold(one.sides[0], columns, rows, beside)
+            found.append(rows[held])
+            sizes += np.bincount(beside[held], minlength=len(sizes))
+        end = np.cumsum(sizes)
+        return np.stack([end - sizes, end]), np.concatenate(found)
 
     def _sides(
         self, one: Comparison, variable: int, columns: dict[str, pa.Array], fits: Booleans
@@ -303,6 +365,61 @@ def _larger(table: Integers, used: int) -> Integers:
             hint="shorten WITHIN, or use -> in place of ->>",
         )
     return np.concatenate([table, np.empty_like(table)])
+
+
+@dataclass(frozen=True)
+class _Near:
+    """Which rows lie near others: times, segments, and the first that may lie before each row."""
+
+    times: Integers
+    segments: Integers
+    early: Integers
+
+    def behind(self, distance: int) -> Integers:
+        """Return for each row the first that lies further behind it."""
+        early, late = np.empty((2, len(self.times)), np.int64)
+        kernel.find_reach(self.times, self.segments, distance, early, late)
+        return late
+
+
+@dataclass(frozen=True)
+class _PairFrame:
+    """Leaves of a condition on two events: one at the place `last`, an earlier one at `first`."""
+
+    own: PredicateFrame
+    earlier: PredicateFrame
+
+    @property
+    def size(self) -> int:
+        """The number of pairs."""
+        return self.own.size
+
+    def leaf(self, node: BoundExpression) -> pa.Array:
+        """Return the values of a leaf."""
+        assert isinstance(node, Read | Present)
+        frame = self.earlier if node.place.origin == "first" else self.own
+        return frame.leaf(replace(node, place=ReadPlace("last")))
+
+
+def _cuts(counts: Integers) -> Integers:
+    """Return where to cut a list so that the parts have about as many pairs each."""
+    total = np.cumsum(counts)
+    at: Integers = np.flatnonzero(np.diff(total // _PAIRS_AT_ONCE)) + 1
+    return at
+
+
+def _hold(
+    expression: BoundExpression, columns: dict[str, pa.Array], own: Integers, earlier: Integers
+) -> Booleans:
+    """Say which pairs of rows a condition holds for."""
+    read = {node.column for node in walk(expression) if isinstance(node, Read)}
+    size = np.array([0, len(own)])
+    frames = [
+        PredicateFrame({name: columns[name].take(pa.array(rows)) for name in read}, size)
+        for rows in (own, earlier)
+    ]
+    held = evaluate_columns(expression, _PairFrame(*frames))
+    return np.asarray(held.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _values(

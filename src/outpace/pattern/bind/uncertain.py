@@ -48,6 +48,10 @@ _SPAN_MAX: Final = 1 << 58
 #: Gaps between steps are bits.
 _GAPS_MAX: Final = 60
 
+#: What must hold beside comparisons of two values.
+HOLDS: Final = "holds"
+TOGETHER: Final = "together"
+
 #: The step of an event that is looked at, where a condition compares it with another.
 OWN: Final = -1
 
@@ -59,14 +63,15 @@ class Comparison:
     Parameters
     ----------
     sign
-        What compares both values; None: the left one, which is a boolean, must hold.
+        What compares both values; HOLDS: the one side, which is a boolean, must hold; TOGETHER: so
+        it is, and reads its own event, at the place `last`, and an earlier one, at `first`.
     sides
-        Values of one event each.
+        Values of one event each, but for TOGETHER.
     steps
-        For each side the step whose event it reads, or OWN.
+        For each side the step whose event it reads, or OWN; for TOGETHER that of the earlier one.
     """
 
-    sign: str | None
+    sign: str
     sides: tuple[BoundExpression, ...]
     steps: tuple[int, ...]
 
@@ -156,9 +161,9 @@ def _condition(predicate: Predicate, variable: int, steps: tuple[UncertainStep, 
         if read <= {OWN}:
             own.append(_at_row(part))
         elif len(read) == 1:
-            others.append(Comparison(None, (_at_row(part),), tuple(read)))
+            others.append(Comparison(HOLDS, (_at_row(part),), tuple(read)))
         else:
-            others.append(_comparison(part, predicate.name, variable, known))
+            others.append(_comparison(part, read, predicate.name, variable, known))
     if not own:
         return Condition(Predicate(predicate.name, None, PredicateClass.ALWAYS), tuple(others))
     local = own[0] if len(own) == 1 else Apply(pa.bool_(), "and", tuple(own))
@@ -200,29 +205,38 @@ def _steps_read(
 
 
 def _comparison(
-    part: BoundExpression, name: str, variable: int, known: dict[int, int]
+    part: BoundExpression, read: set[int], name: str, variable: int, known: dict[int, int]
 ) -> Comparison:
     if isinstance(part, Apply) and part.function in COMPARISONS:
-        read = [_steps_read(side, name, variable, known) or {OWN} for side in part.arguments]
+        each = [_steps_read(side, name, variable, known) or {OWN} for side in part.arguments]
         nested = (
             types.is_list(side.type) or pa.types.is_struct(side.type) for side in part.arguments
         )
-        if all(len(steps) == 1 for steps in read) and not any(nested):
-            sides = tuple(map(_at_row, part.arguments))
-            return Comparison(part.function, sides, tuple(min(steps) for steps in read))
+        if all(len(steps) == 1 for steps in each) and not any(nested):
+            sides = tuple(_at_row(side) for side in part.arguments)
+            return Comparison(part.function, sides, tuple(min(steps) for steps in each))
+    earlier = read - {OWN}
+    if len(earlier) == 1:
+        return Comparison(TOGETHER, (_at_row(part, variable),), tuple(earlier))
     raise _unsupported(
-        f"the condition of {name} mixes values of two events",
-        "compare a value of the event with one of an earlier event: price > A.price + 5",
+        f"the condition of {name} mixes values of two earlier events",
+        "compare values of one event with values of another: B.price > A.price + 5",
     )
 
 
-def _at_row(expression: BoundExpression) -> BoundExpression:
-    """Return an expression of one event with its reads in the form of a LOCAL predicate."""
+def _at_row(expression: BoundExpression, variable: int | None = None) -> BoundExpression:
+    """Return an expression of one event with its reads in the form of a LOCAL predicate.
+
+    Of two events, that of a variable is at the place `last`, and the other one at `first`.
+    """
     match expression:
-        case Read() | Present():
-            return replace(expression, place=ReadPlace("last"))
+        case Read(place=place) | Present(place=place):
+            others = variable is not None and place.variables is not None
+            earlier = others and variable not in (place.variables or ())
+            return replace(expression, place=ReadPlace("first" if earlier else "last"))
         case Apply(arguments=arguments):
-            return replace(expression, arguments=tuple(map(_at_row, arguments)))
+            there = tuple(_at_row(argument, variable) for argument in arguments)
+            return replace(expression, arguments=there)
     return expression
 
 

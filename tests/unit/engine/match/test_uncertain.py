@@ -42,8 +42,9 @@ FITS = {
     "N": ({3, 4}, None),
     "R": ({1, 2}, ">"),
     "S": ({2, 3, 4}, "="),
+    "T": ({1, 3}, "~"),
 }
-SIGNS = {">": operator.gt, "=": operator.eq}
+SIGNS = {">": operator.gt, "=": operator.eq, "~": lambda one, other: abs(one - other) == 1}
 NEXT, ANY, STRICT = Link.NEXT, Link.ANY, Link.STRICT
 #: By pattern: the steps, the links between them, and what is absent behind each.
 PATTERNS: dict[str, tuple[str, tuple[Link, ...], tuple[str, ...]]] = {
@@ -68,6 +69,8 @@ PATTERNS: dict[str, tuple[str, tuple[Link, ...], tuple[str, ...]]] = {
     "A+ ->> !N ->> B": ("AB", (ANY,), ("N", "")),
     "A -> R{2} -> !S": ("AR", (NEXT,), ("", "S")),
     "A{2} C+": ("AC", (STRICT,), ("", "")),
+    "A ->> !T ->> C": ("AC", (ANY,), ("T", "")),
+    "A -> T{2} -> !S": ("AT", (NEXT,), ("", "S")),
 }
 
 
@@ -76,7 +79,8 @@ def query_of(text: str, bound: int, within: int, source: str | None = None) -> o
     for name in FITS.keys() & set(text):
         kinds, sign = FITS[name]
         defined[name] = f"kind IN ({', '.join(map(str, kinds))})"
-        defined[name] += "" if sign is None else f" AND v {sign} A.v"
+        compared = "ABS(v - A.v) = 1" if sign == "~" else f"v {sign} A.v"
+        defined[name] += "" if sign is None else f" AND {compared}"
     query = op.Query("q").order_by("ts").pattern(text).define(defined).no_skip().within(within)
     query = query.select("all").measures(
         {n.lower(): f"ARRAY_AGG({n}.id)" for n in PATTERNS[text][0]}
@@ -425,7 +429,8 @@ def test_conditions_on_earlier_events_mean_the_same_where_the_order_is_certain(n
     column = values if isinstance(values, pa.Array) else pa.array(values, kind)
     table = pa.table({"ts": range(0, 60, 10), "id": range(6), "x": column})
     signs = ["=", "<>"] if name == "flags" else ["=", "<>", "<", "<=", ">", ">="]
-    for condition in [*(f"x {sign} A.x" for sign in signs), "A.x IS NULL AND x IS NOT NULL"]:
+    others = ["A.x IS NULL AND x IS NOT NULL", "x = A.x OR id > A.id + 1", "NOT x IN (A.x)"]
+    for condition in [*(f"x {sign} A.x" for sign in signs), *others]:
         query = op.Query("q").order_by("ts").pattern("A ->> !N ->> B").within(35).no_skip()
         query = query.define(B=condition, N="id = A.id + 2").measures(a="A.id", b="B.id")
         certain = op.match(table, query)
@@ -497,7 +502,10 @@ BASE = op.Query("q").order_by("ts").pattern("A -> B").within(100).no_skip().meas
         (lambda: BASE.uncertain(5).define(B="v > PREV(v)"), "the condition of B reads other"),
         (lambda: BASE.uncertain(5).define(A="v > B.v"), "the condition of A reads other"),
         (lambda: BASE.uncertain(5).define(B="v > SUM(A.v)"), "the condition of B reads other"),
-        (lambda: BASE.uncertain(5).define(B="v - A.v > 1"), "the condition of B mixes values"),
+        (
+            lambda: BASE.uncertain(5).pattern("A -> B -> C").define(C="v > A.v - B.v"),
+            "the condition of C mixes values of two earlier events",
+        ),
         (
             lambda: BASE.uncertain(5).pattern("A{2} -> B").define(B="v > A.v"),
             "the condition of B reads other",
