@@ -385,10 +385,10 @@ def _certain(events: Events, steps: Steps, level: Integers, size: int, high: int
     next_forbidden = events.next_forbidden
     bound, within, varying = steps.bound, steps.within, steps.varying
     chosen, count = level[CHOSEN], steps.steps.shape[1]
-    # The latest time that the first event may have, doubled.
-    start = 2 * times[chosen[0]] + widths[chosen[0]]
+    # The latest time that the first event may have, doubled, behind that of the first one chosen.
+    base, start = times[chosen[0]], widths[chosen[0]]
     for first in chosen[: steps.steps[BEGIN, 1] if count > 1 else size]:
-        start = min(start, 2 * times[first] + widths[first])
+        start = min(start, 2 * (times[first] - base) + widths[first])
         for last in chosen[steps.steps[BEGIN, count - 1] : size]:
             if 2 * (times[last] - times[first]) + widths[first] + widths[last] >= 2 * within:
                 return False
@@ -418,12 +418,12 @@ def _certain(events: Events, steps: Steps, level: Integers, size: int, high: int
         if step + 1 == count and steps.trailing < 0:
             return True
         gap = steps.steps[BEHIND, step]
-        until = start // 2 + within + bound if end == size else times[chosen[end]] + bound
+        until = base + start // 2 + within + bound if end == size else times[chosen[end]] + bound
         row = next_forbidden[gap, events.early[last]]
         while row < high and times[row] <= until:
             if (
                 _may_lie(times, sources, widths, chosen[begin:end], chosen[end:after], row)
-                and (end < size or 2 * times[row] - widths[row] < start + 2 * within)
+                and (end < size or 2 * (times[row] - base) - widths[row] < start + 2 * within)
                 and not _is_chosen(level, size, row)
                 and (not (varying >> gap) & 1 or _confirms(events, steps, level, gap, row))
             ):

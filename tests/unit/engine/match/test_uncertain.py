@@ -150,7 +150,7 @@ def tables(size: int, waits: int = 3) -> st.SearchStrategy[pa.Table]:
 
 
 @pytest.mark.parametrize("text", PATTERNS)
-@examples(15)
+@examples(10)
 @given(tables(6), st.integers(1, 5), st.integers(1, 9), st.booleans())
 def test_a_match_is_found_if_some_order_has_it_and_confirmed_if_every_order_has(
     text: str, table: pa.Table, bound: int, more: int, sourced: bool
@@ -406,6 +406,16 @@ def test_compiled_code_finds_what_plain_python_finds() -> None:
             assert plain.rows.tolist() == fast.rows.tolist()
             assert plain.confirmed.tolist() == fast.confirmed.tolist()
             assert len(plain.rows)
+
+
+@pytest.mark.parametrize("begin", [-(1 << 62), (1 << 62) - 40])
+def test_times_may_be_as_far_from_0_as_times_can_be(begin: int) -> None:
+    rows = {"kind": [0, 1, 3, 0, 2, 0, 1, 3], "source": [0] * 8, "id": range(8), "v": [1] * 8}
+    near = pa.table({"ts": [0, 2, 5, 9, 11, 31, 33, 39], **rows})
+    far = near.set_column(0, "ts", pa.array([begin + time for time in near["ts"].to_pylist()]))
+    for text in PATTERNS:
+        query = query_of(text, 3, 9)
+        assert op.match(far, query).equals(op.match(near, query)), text
 
 
 NAN = float("nan")
