@@ -117,8 +117,9 @@ class Packing:
             What is promised of later rows, if anything, of whatever source.
         """
         good, invalid = self._without_invalid(table)
-        clocks = self._clocked(good)
-        exchanges, good = good.filter(pa.array(clocks)), good.filter(pa.array(~clocks))
+        exchanges, clocks = good.slice(0, 0), self._clocked(good)
+        if clocks.any():
+            exchanges, good = good.filter(pa.array(clocks)), good.filter(pa.array(~clocks))
         times = np.zeros(good.num_rows, np.int64)
         if self._tells_time or self.drop:
             times = as_integers(one_array(good.column(self.disorder.time)))
