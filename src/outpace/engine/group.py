@@ -63,7 +63,7 @@ from outpace.engine.state import State, require
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, OutpaceError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
-from outpace.pattern.bound import BoundExpression, Predicate
+from outpace.pattern.bound import Predicate
 from outpace.pattern.disorder import KSlack, Late
 from outpace.pattern.group import listed_names, told_of
 from outpace.pattern.query import Query
@@ -142,9 +142,11 @@ class _Member:
 
     @cached_property
     def drops(self) -> bool:
-        """Whether rows that no step can use may be left out."""
+        """Whether rows that no step can use may be left out; timed-out rows tell their numbers."""
         whole = self.whole
-        return self.bits.drop_unused and not counts_unused(whole.bound, whole.windows)
+        if whole.timeouts or not self.bits.drop_unused:
+            return False
+        return not counts_unused(whole.bound, whole.windows)
 
     @cached_property
     def _nothing(self) -> pa.Table:
@@ -189,7 +191,8 @@ class _SharedBits:
         self.predicates: list[Predicate] = []
         #: The first query that has each of them.
         self._owners: list[Query] = []
-        self._places: dict[BoundExpression | None, int] = {}
+        #: Where each is, by its text: 0.0 and -0.0 are equal, but not the same condition.
+        self._places: dict[str, int] = {}
         #: How many conditions there are, equal ones counted each time.
         self.asked = 0
         for member in members:
@@ -197,8 +200,8 @@ class _SharedBits:
                 predicates = member.bits.predicates
             self.asked += len(predicates)
             for one in predicates:
-                if one.expression not in self._places:
-                    self._places[one.expression] = len(self.predicates)
+                if (text := repr(one.expression)) not in self._places:
+                    self._places[text] = len(self.predicates)
                     self.predicates.append(one)
                     self._owners.append(member.query)
 
@@ -227,7 +230,9 @@ class _SharedBits:
 
     def places(self, task: BitTask) -> list[tuple[str, int]]:
         """Return the column of each condition of a query, and which bit of it."""
-        places = (divmod(self._places[one.expression], _PER_COLUMN) for one in task.predicates)
+        places = (
+            divmod(self._places[repr(one.expression)], _PER_COLUMN) for one in task.predicates
+        )
         return [(f"{_SHARED}{column}", bit) for column, bit in places]
 
 

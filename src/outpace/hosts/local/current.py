@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.errors import DataError
+from outpace.pattern.argument import an_instance
 from outpace.pattern.bound import CONFIRMED, DIFF, MATCH
 
 
@@ -50,6 +51,7 @@ class CurrentMatches:
             The columns are not those of a stream that takes matches back, or one goes that never
             came.
         """
+        an_instance(changes, pa.Table, "what a stream gave", hint="write apply(stream.push(rows))")
         for name in (MATCH, DIFF):
             if name not in changes.column_names:
                 raise DataError(
@@ -68,6 +70,7 @@ class CurrentMatches:
             rows = changes.slice(low, high - low).drop_columns([DIFF])
             match int(diffs[low]):
                 case 1:
+                    _require_new(current, rows)
                     current = pa.concat_tables([current, rows])
                 case 0:
                     current = _confirmed(current, rows)
@@ -86,6 +89,17 @@ class CurrentMatches:
         sure = table.column(CONFIRMED)
         self._table = table.filter(pc.invert(sure))
         return table.filter(sure)
+
+
+def _require_new(current: pa.Table, rows: pa.Table) -> None:
+    """Refuse matches that are there already."""
+    known = pc.is_in(rows.column(MATCH), current.column(MATCH).combine_chunks())
+    if pc.any(known).as_py():
+        again = rows.column(MATCH).filter(known)[0]
+        raise DataError(
+            f"the match {again} came already",
+            hint="apply all that the stream gave, each push once and in its order",
+        )
 
 
 def _are_named(current: pa.Table, rows: pa.Table) -> pa.ChunkedArray:

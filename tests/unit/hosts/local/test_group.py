@@ -211,3 +211,24 @@ def test_each_query_gives_what_it_gives_alone(seed: int) -> None:
 
 def rows_of(table: pa.Table) -> Counter[str]:
     return Counter(map(repr, table.to_pylist()))
+
+
+def test_conditions_that_are_equal_but_not_the_same_are_kept_apart() -> None:
+    table = pa.table({"ts": [1, 2, 3], "x": [1.0, -0.0, 0.0]})
+    queries = [
+        op.Query(name).order_by("ts").pattern("A").define(A=f"atan2(x, {zero}) < 1")
+        for name, zero in (("plus", "0.0"), ("minus", "-0.0"))
+    ]
+    asked = [query.measures(at="A.ts").disorder(op.InOrder()) for query in queries]
+    group = op.open(op.group(*asked))
+    assert group.push(table) == {one.name: op.open(one).push(table) for one in asked}
+
+
+def test_rows_that_timed_out_have_the_numbers_that_they_have_alone() -> None:
+    asked = op.Query("q").order_by("ts").pattern("A -> B").within(2).disorder(op.InOrder())
+    asked = asked.define(A="x = 1", B="x = 2")
+    table = pa.table({"ts": [0, 1, 5, 9], "x": [0, 0, 1, 0]})
+    group, alone = op.open(op.group(asked), timeouts=True), op.open(asked, timeouts=True)
+    group.push(table)
+    alone.push(table)
+    assert group.timed_out["q"].to_pylist() == alone.timed_out.to_pylist() != []

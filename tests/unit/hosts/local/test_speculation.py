@@ -189,8 +189,12 @@ def test_what_cannot_be_speculated_on_is_refused() -> None:
         op.open(rises(), sources=["a", "b"]).push(rows((1, 1)), source="a")
     with pytest.raises(op.OutpaceError, match="it never came"):
         op.CurrentMatches().apply(pa.table({"match_id": ["a"], "diff": [-1]}))
+    with pytest.raises(op.OutpaceError, match="what a stream gave is expected"):
+        op.CurrentMatches().apply(None)
     unsure = op.CurrentMatches()
     unsure.apply(pa.table({"match_id": ["a"], "diff": [1]}))
+    with pytest.raises(op.OutpaceError, match="the match a came already"):
+        unsure.apply(pa.table({"match_id": ["a"], "diff": [1]}))
     with pytest.raises(op.OutpaceError, match="no column 'confirmed'"):
         unsure.drop_confirmed()
     with pytest.raises(op.OutpaceError, match="no column 'match_id'"):
