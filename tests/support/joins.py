@@ -15,8 +15,8 @@ RIGHT = pa.schema({"ts": pa.int64(), "id": pa.int64(), "v": pa.int64()})
 
 def joined(left: Rows, right: Rows, within: int, how: str) -> Rows:
     """Return the join of rows on `id` by `ts`, with the columns `v` of both and `a` of the left."""
-    numbered = [(row["ts"], number, side, row) for side, rows in enumerate((left, right))
-                for number, row in enumerate(rows)]  # fmt: skip
+    numbered = [(row["ts"], row.get("seq", 0), side, row) for side, rows in enumerate((left, right))
+                for row in rows]  # fmt: skip
     ordered = sorted(numbered, key=lambda one: one[:3])
     found = []
     lonely = {id(row): row for row in left} if how == "left" else {}

@@ -59,8 +59,8 @@ def _column(table: pa.Table, name: str, kind: pa.DataType, side: str) -> pa.Chun
 def join_tables(join: BoundJoin, left: pa.Table, right: pa.Table) -> pa.Table:
     """Return the join of complete tables, in order of time.
 
-    Rows of one time come as in a stream that takes both tables as they are: by their sequence
-    number, or their place in their table, and the left one first.
+    Rows of one time come as in a stream: by their sequence number where both tables have it, then
+    those of the left table first, then as they are in their table.
     """
     sides = [rows_of_side(join, *each) for each in zip(SIDES, (left, right), strict=True)]
     ordered = pa.concat_tables(sides).take(pa.array(_order(join, sides)))
@@ -80,8 +80,9 @@ def _order(join: BoundJoin, sides: list[pa.Table]) -> Integers:
         except DataError as error:
             error.where = f"{side} side"
             raise
-    numbers = [np.arange(rows.num_rows) for rows in sides]
-    if SEQUENCE in join.schema.names and not any(rows[SEQUENCE].null_count for rows in sides):
-        numbers = [rows[SEQUENCE].to_numpy() for rows in sides]
-    right = np.repeat([0, 1], [len(each) for each in times])
-    return np.lexsort((right, np.concatenate(numbers), np.concatenate(times)))
+    keys = [np.concatenate(times)]
+    if SEQUENCE in join.schema.names:
+        numbers = pa.concat_tables(rows.select([SEQUENCE]) for rows in sides)[SEQUENCE]
+        keys += [numbers.is_null().to_numpy(), numbers.fill_null(0).to_numpy()]
+    # Equal rows stay as they are: the left side comes first.
+    return np.lexsort(keys[::-1])

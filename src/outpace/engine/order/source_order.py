@@ -25,6 +25,7 @@ from outpace.engine.order.runs import SortedRun, moved
 from outpace.engine.order.silence import Silence
 from outpace.engine.order.sources import (
     CAPACITY,
+    SEQUENCE,
     Owners,
     SourceMerge,
     no_source,
@@ -68,7 +69,9 @@ class SourceOrder(Order):
                 "the events of several sources are ordered by rising time",
                 hint='name the time column first: order_by("ts")',
             )
-        self._merge = SourceMerge(sources, time=bound.order_by[0])
+        # A join without sequence numbers has the left side first, as where its rows are reordered.
+        apart = bound.query.join is not None and SEQUENCE not in schema.names
+        self._merge = SourceMerge(sources, time=bound.order_by[0], apart=apart)
         self._nothing = schema.empty_table()
         self._ticks = ticks_of(bound.schema.field(bound.order_by[0]).type)
         self._watermark = int(NO_TIME)

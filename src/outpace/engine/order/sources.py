@@ -123,6 +123,8 @@ class SourceMerge(Stateful):
         nanoseconds where the column has them, or the integer that it is.
     sequence
         The column of sequence numbers; where there is none, the events of a source are counted.
+    apart
+        Whether all events of an earlier source count before those of a later one.
     capacity
         How many events a source may be ahead before `wants` refuses more.
     fan_in
@@ -150,6 +152,7 @@ class SourceMerge(Stateful):
         *,
         time: str = "ts",
         sequence: str = SEQUENCE,
+        apart: bool = False,
         capacity: int = CAPACITY,
         fan_in: int = FAN_IN,
     ) -> None:
@@ -165,7 +168,10 @@ class SourceMerge(Stateful):
         self._nothing: pa.Table | None = None
         #: The greatest time that events had; after it was restored that of events which wait.
         self.latest = int(NO_TIME)
-        self._start([_Waiting() for _ in self.sources])
+        stretch = int(np.iinfo(np.int64).max) // len(self.sources) if apart else 0
+        #: The number of the first event that is counted, of each source.
+        self._begin = [stretch * number for number in range(len(self.sources))]
+        self._start([_Waiting(number=begin) for begin in self._begin])
 
     def push(self, source: str, events: pa.Table | pa.RecordBatch) -> None:
         """Take the next events of a source; after an error nothing is taken.
@@ -196,7 +202,7 @@ class SourceMerge(Stateful):
                 detail=f"expected {_columns(self._nothing.schema)}\ngot {_columns(rows.schema)}",
             )
         if len(piece):
-            _check_order(source, waiting, piece)
+            _check_order(source, waiting, piece, self._begin[number])
             waiting.append(piece)
             self.latest = max(self.latest, waiting.time)
             self._least[number] = waiting.least(number)
@@ -443,7 +449,7 @@ def _before(piece: _Piece, source: int, bound: Key) -> int:
     return low + int(np.searchsorted(piece.numbers[low:high], least, "left"))
 
 
-def _check_order(source: str, waiting: _Waiting, piece: _Piece) -> None:
+def _check_order(source: str, waiting: _Waiting, piece: _Piece, begin: int) -> None:
     """Refuse events before the heartbeat or an earlier event, and numbers that do not rise."""
     times, numbers = piece.times, piece.numbers
     if numbers[-1] == np.iinfo(np.int64).max:
@@ -461,7 +467,7 @@ def _check_order(source: str, waiting: _Waiting, piece: _Piece) -> None:
     else:
         detail = f"its time is {time}, expected {after} or later"
     raise DataError(
-        f"event {number} of source '{source}' is late",
+        f"event {number - begin} of source '{source}' is late",
         detail=detail,
         hint="a source sends its events in order, and none before its own heartbeat",
     )

@@ -76,18 +76,21 @@ def test_tables_and_streams_are_joined_as_nested_loops_do(given) -> None:
     assert fed(join, [left, right], SCHEMAS, rng, tell=bool(rng.integers(0, 2))) == wanted
 
 
-@examples(15)
-@given(two_sides(), st.sampled_from(["drop", "correct"]))
+@examples(25)
+@given(two_sides(), st.sampled_from(["drop", "correct"]), st.booleans())
 def test_what_a_reorderer_repairs_and_what_late_rows_correct_is_the_join_of_the_rows(
-    given, late
+    given, late, numbered
 ) -> None:
     left, right, within, how, rng = given
     slack = 6
-    sides, schemas = [], [schema.append(SEQUENCE) for schema in SCHEMAS]
+    sides, schemas = [], [schema.append(SEQUENCE) if numbered else schema for schema in SCHEMAS]
     for rows in (left, right):
-        numbered = [{**row, "seq": number} for number, row in enumerate(rows)]
-        late_by = [row["ts"] + rng.uniform(0, slack) for row in numbered]
-        sides.append([numbered[place] for place in np.argsort(late_by)])
+        for number, row in enumerate(rows):
+            row |= {"seq": number} if numbered else {}
+        late_by = [row["ts"] + rng.uniform(0, slack) for row in rows]
+        sides.append([rows[place] for place in np.argsort(late_by)])
+        # Rows of one time without a number come as they came.
+        rows[:] = sorted(rows if numbered else sides[-1], key=lambda row: row["ts"])
     settings: Any = {"on": "id", "within": within, "time": "ts", "how": how}
     disorder = op.KSlack(slack) if late == "drop" else op.KSlack(1, late=late, horizon=1000)
     came = fed(op.Join(**settings, disorder=disorder), sides, schemas, rng)
@@ -101,6 +104,41 @@ def test_what_a_reorderer_repairs_and_what_late_rows_correct_is_the_join_of_the_
     for values, row in zip(shown, came, strict=True):
         counted[values] += row["diff"]
     assert +counted == Counter(wanted)
+
+
+@pytest.mark.parametrize("numbers", [None, [[1, 0, 2], [2, 1]], [[None, 3, 3], [None, 3]]])
+def test_rows_of_one_time_are_in_one_order_however_they_are_joined(numbers) -> None:
+    sides = [
+        pa.table({"id": [1, 1, 1], "t": [0, 0, 5], "a": [10, 11, 12]}),
+        pa.table({"id": [1, 1], "t": [5, 5], "b": [20, 21]}),
+    ]
+    disorders = [None, op.InOrder(), op.KSlack(1)]
+    if numbers is not None:
+        sides = [
+            side.append_column(SEQUENCE, pa.array(own, pa.int64()))
+            for side, own in zip(sides, numbers, strict=True)
+        ]
+        del disorders[0]  # Their numbers do not rise, which is refused.
+    settings: Any = {"on": "id", "within": 9, "time": "t"}
+    query = (
+        op.Query("q").partition_by("id").order_by("t").pattern("A B")
+        .define(A="a = 11", B="a = 12").measures(x="A.b", y="B.b")
+    )  # fmt: skip
+    whole = op.join(*sides, **settings)
+    wanted = op.match(whole, query).to_pylist()
+    for disorder in disorders:
+        stream = op.open(op.Join(**settings, disorder=disorder), schema=[s.schema for s in sides])
+        pattern, rows, found = op.open(query), [], []
+        for name, side in (("right", sides[1]), ("left", sides[0])):
+            rows.append(stream.push(side, name))
+            found += pattern.push(rows[-1]).to_pylist()
+        rows.append(stream.finish())
+        found += pattern.push(rows[-1]).to_pylist() + pattern.finish().to_pylist()
+        assert pa.concat_tables(rows).to_pylist() == whole.to_pylist()
+        assert found == wanted
+    if numbers is None:
+        # The third left row comes before the right ones, which complete its pairs, too.
+        assert [(row["x"], row["y"]) for row in wanted] == [(20, 20), (21, 21)]
 
 
 @pytest.mark.parametrize("how", HOW)
