@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from outpace.errors import BindError, OutpaceError, Span, UnsupportedError, did_you_mean
 from outpace.pattern.bind.join import BoundJoin
@@ -42,6 +42,10 @@ _ELSEWHERE: Final = frozenset(
 _HINT: Final = "write ON o.id = p.id AND o.site = p.site WITHIN INTERVAL '5' MINUTE"
 
 
+#: A column of the left side and one of the right, as they are written.
+ColumnPair: TypeAlias = tuple[Token, Token]
+
+
 @dataclass(frozen=True)
 class JoinClause:
     """A join in the tokens of a statement.
@@ -63,9 +67,9 @@ class JoinClause:
     factors: tuple[tuple[int, int], tuple[int, int]]
     names: tuple[str | None, str | None]
     how: JoinKind
-    on: tuple[tuple[str, str], ...]
+    on: tuple[ColumnPair, ...]
     within: Duration
-    times: tuple[str, str] | None
+    times: ColumnPair | None
     disorder: Disorder | None
 
 
@@ -179,14 +183,14 @@ class JoinReader:
 
     def _condition(
         self, start: int, stop: int, names: tuple[str | None, str | None]
-    ) -> tuple[tuple[str, str], ...]:
+    ) -> tuple[ColumnPair, ...]:
         cursor = self._cursor
         cursor.index = start + 1
-        pairs: list[tuple[str, str]] = []
+        pairs: list[ColumnPair] = []
         if self._tokens[start].key == "USING":
             cursor.expect("(")
             while not pairs or cursor.accept(","):
-                name = cursor.expect_name("a column").value
+                name = cursor.expect_name("a column")
                 pairs.append((name, name))
             cursor.expect(")")
         else:
@@ -215,7 +219,7 @@ class JoinReader:
 
     def _pair(
         self, first: tuple[int, Token], second: tuple[int, Token], names: tuple[str | None, ...]
-    ) -> tuple[str, str]:
+    ) -> ColumnPair:
         if first[0] == second[0]:
             raise self._cursor.error(
                 f"both are columns of '{names[first[0]]}'",
@@ -223,7 +227,7 @@ class JoinReader:
                 hint="one is of the left table, the other of the right one",
             )
         left, right = (first, second) if first[0] == 0 else (second, first)
-        return left[1].value, right[1].value
+        return left[1], right[1]
 
     def _error(
         self, message: str, index: int, *, hint: str, kind: type[OutpaceError] | None = None
@@ -246,6 +250,8 @@ class JoinedTables:
         What to do, by the names of the left side's columns.
     renamed
         For columns of the right side, in lower case, the names that they have on the left side.
+    compared
+        The columns of both sides that it names.
     references
         What the rest of the statement reads.
     """
@@ -253,18 +259,28 @@ class JoinedTables:
     right: str
     join: Join
     renamed: Mapping[str, str]
+    compared: tuple[ColumnPair, ...]
     references: tuple[Reference, ...]
 
-    def right_names(self, names: Sequence[str]) -> list[str]:
-        """Return the names that the columns of the right side are to have.
+    def right_names(self, others: Sequence[str], names: Sequence[str]) -> list[str]:
+        """Return the names that the columns of the right side are to have; `others` has the left.
 
         One that has the name of another joined column makes room for that.
+
+        Raises
+        ------
+        BindError
+            A side does not have a column that the join names.
         """
+        for pair in self.compared:
+            for side, (column, known) in enumerate(zip(pair, (others, names), strict=True)):
+                if column.value.lower() not in {name.lower() for name in known}:
+                    raise _no_column(column.value, side, known, column.span)
         given: list[str] = []
-        others = [name for name in names if name.lower() not in self.renamed]
+        free = [name for name in names if name.lower() not in self.renamed]
         for name in names:
             left = self.renamed.get(name.lower())
-            taken = [*self.renamed.values(), *given, *(one for one in others if one != name)]
+            taken = [*self.renamed.values(), *given, *(one for one in free if one != name)]
             given.append(_free(name, taken) if left is None else left)
         return given
 
@@ -309,12 +325,16 @@ class JoinedTables:
         wanted = reference.column.lower()
         found = [(column, reference.column) for column, own in pairs if own.lower() == wanted]
         if not found:
-            raise BindError(
-                f"the {SIDES[reference.side]} side has no column '{reference.column}'",
-                span=reference.span,
-                hint=did_you_mean(reference.column, known) or f"it has {', '.join(known)}",
-            )
+            raise _no_column(reference.column, reference.side, known, reference.span)
         return found[:1]
+
+
+def _no_column(name: str, side: int, known: Sequence[str], span: Span) -> BindError:
+    return BindError(
+        f"the {SIDES[side]} side has no column '{name}'",
+        span=span,
+        hint=did_you_mean(name, known) or f"it has {', '.join(known)}",
+    )
 
 
 def _free(name: str, taken: Iterable[str]) -> str:

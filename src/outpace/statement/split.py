@@ -313,7 +313,7 @@ class _Splitter:
                 start = stop
         return Fragment((*pieces, (self.text[start:end], start)) if end > start else tuple(pieces))
 
-    def _table(self, part: _Part, time: str | None = None) -> str:
+    def _table(self, part: _Part, time: Token | None = None) -> str:
         """Return the name of a unit's table; the first time, add its step.
 
         What reads the result of a join may know its time.
@@ -324,33 +324,37 @@ class _Splitter:
             self.tables[part] = step.table
         return self.tables[part]
 
-    def _join(self, join: JoinClause, time: str | None) -> Step:
-        if join.times is None and time is None:
+    def _join(self, join: JoinClause, time: Token | None) -> Step:
+        times = join.times or (time and (time, time))
+        if times is None:
             raise self._error(
                 "the times that WITHIN compares are not named",
                 join.close,
                 hint="write WITHIN INTERVAL '5' MINUTE BETWEEN o.ts AND p.ts",
             )
-        times = join.times or (time or "", time or "")
         sources = [
             self._translated(
                 self._scoped(start, Fragment.join(("SELECT * FROM ", self._render(start, stop))))
             )
             for start, stop in join.factors
         ]
-        keys = [left for left, _ in join.on]
         asked = Join(
-            on=keys, within=join.within, time=times[0], how=join.how, disorder=join.disorder
+            on=[left.value for left, _ in join.on],
+            within=join.within,
+            time=times[0].value,
+            how=join.how,
+            disorder=join.disorder,
         )
         renamed: dict[str, str] = {}
-        for left, right in (*join.on, times):
+        compared = (*join.on, times)
+        for left, right in ((one.value, other.value) for one, other in compared):
             if renamed.setdefault(right.lower(), left) != left:
                 raise self._error(
                     f"column '{right}' of the right side is compared with two of the left side",
                     join.close,
                     hint="compare it with one, and ask for the other in WHERE",
                 )
-        joined = JoinedTables(sources[1], asked, renamed, self.references[join])
+        joined = JoinedTables(sources[1], asked, renamed, compared, self.references[join])
         table = f"{self.prefix}{len(self.steps) + 1}"
         span = self.tokens[join.start].span.join(self.tokens[join.close].span)
         return Step(table, sources[0], Query("join"), span, joined=joined)
@@ -406,7 +410,7 @@ class _Splitter:
         query = self._query(unit)
         join = next((one for one in self.joins if one.start == unit.start), None)
         if join is not None:
-            self._table(join, query.order[0].column if query.order else None)
+            self._table(join, self._time(unit, query))
         factor = self._render(unit.start, unit.keyword)
         source = self._scoped(unit.start, Fragment.join(("SELECT * FROM ", factor)))
         lookups = tuple(self._lookup(node) for node in _subqueries(query))
@@ -414,6 +418,12 @@ class _Splitter:
         table = f"{self.prefix}{len(self.steps) + 1}"
         span = self.tokens[unit.keyword].span.join(self.tokens[unit.close].span)
         return Step(table, self._translated(source), query, span, lookups)
+
+    def _time(self, unit: _Unit, query: Query) -> Token | None:
+        """Return the first column that a clause orders by, where it is written."""
+        inside = self.tokens[unit.keyword : unit.close]
+        named = {item.column.lower() for item in query.order[:1]}
+        return next((one for one in inside if one.is_name and one.value.lower() in named), None)
 
     def _query(self, unit: _Unit) -> Query:
         start = self.tokens[unit.keyword].start

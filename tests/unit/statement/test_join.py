@@ -93,7 +93,13 @@ def test_another_dialect_is_translated_around_it(connection) -> None:
         (INNER.replace(" WITHIN", " OR true WITHIN"), PatternSyntaxError, "expected AND", "OR"),
         (INNER.replace("o.id", "id"), PatternSyntaxError, "'id' is none of the tables", "id"),
         (INNER.replace("p.paid_at", "o.ts"), PatternSyntaxError, "both are columns of 'o'", "ts"),
-        (INNER.replace("o.id", "o.iid"), BindError, "unknown column 'iid'", "iid"),
+        (INNER.replace("o.id", "o.iid"), BindError, "the left side has no column 'iid'", "iid"),
+        (INNER.replace("p.oid", "p.id"), BindError,
+         "the right side has no column 'id'\n(.*\n)*  hint: did you mean 'oid'", "id"),
+        (INNER.replace("p.paid_at", "p.Tz"), BindError,
+         "right side has no column 'Tz'\n(.*\n)*  hint: it has oid, paid_at, amount$", "Tz"),
+        (f"orders o JOIN {OTHER} USING (id) WITHIN 5 {CLAUSE}", BindError,
+         "the right side has no column 'ts'", "ts"),
         (INNER.replace("o.id", "o.item"), BindError, "'item' has varchar", "item"),
         (INNER.replace("WITHIN 5", "WITHIN INTERVAL '5' MINUTE"), BindError,
          "within is a duration", "ts"),
@@ -115,6 +121,16 @@ def test_what_cannot_be_joined_is_refused_with_its_place(
     assert caught.value.text is not None
     marked = caught.value.text[caught.value.span.start : caught.value.span.end]
     assert place is None or marked == place
+
+
+@pytest.mark.parametrize("join", [INNER, LEFT])
+def test_the_time_counts_in_whatever_case(connection, join) -> None:
+    text = f"SELECT o.item, p.PAID_AT AS at, p.oid FROM {join} ORDER BY o.ts, p.paid_at"
+    wanted = op.sql(connection, text).to_pylist()
+    assert len(wanted) > 1
+    assert (
+        op.sql(connection, text.replace("o.ts AND p.paid", "o.TS AND p.Paid")).to_pylist() == wanted
+    )
 
 
 def test_names_count_in_whatever_case(connection: duckdb.DuckDBPyConnection) -> None:

@@ -68,11 +68,11 @@ class _DuckDB:
     def join(self, step: Step, joined: JoinedTables) -> Mapping[str, str]:
         left, right = self._fetched(step.source), self._fetched(joined.right)
         names = right.column_names
-        right = right.rename_columns(joined.right_names(names))
+        right = right.rename_columns(joined.right_names(left.column_names, names))
         bound = bind_join(joined.join, left.schema, right.schema)
         texts, keys = joined.expanded(bound, names, step.table, _quoted)
         found = join_tables(bound, left, right)
-        partner = found.column(f"{bound.query.order[0].column}_right").is_valid()
+        partner = found.column(bound.partner).is_valid()
         for name, key in keys.items():
             column = pc.if_else(partner, found.column(key), pa.scalar(None, found[key].type))
             found = found.append_column(name, column)

@@ -80,13 +80,13 @@ class _Spark:
         try:
             left, right = self._frame(step.source), self._frame(joined.right)
             names = right.columns
-            right = right.toDF(*joined.right_names(names))
+            right = right.toDF(*joined.right_names(left.columns, names))
             bound = bind_join(joined.join, arrow_schema(left), arrow_schema(right))
             texts, keys = joined.expanded(bound, names, step.table, quoted)
             found = join_sides(left, right, bound)
         except PySparkException as error:
             raise _spark_error(error, self.statement) from error
-        partner = sf.col(quoted(f"{bound.query.order[0].column}_right")).isNotNull()
+        partner = sf.col(quoted(bound.partner)).isNotNull()
         for name, key in keys.items():
             found = found.withColumn(name, sf.when(partner, sf.col(quoted(key))))
         self.matches[step.table] = found

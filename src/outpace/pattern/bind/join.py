@@ -55,6 +55,12 @@ class BoundJoin:
     columns: tuple[Mapping[str, str], Mapping[str, str]]
     schemas: tuple[pa.Schema, pa.Schema]
 
+    @property
+    def partner(self) -> str:
+        """The column of the result that is NULL where a row has no partner: the right time."""
+        time, columns = self.query.order[0].column, self.columns[1]
+        return next(name for name, own in columns.items() if own == columns[time] and name != time)
+
 
 def bind_join(join: Join, left: pa.Schema, right: pa.Schema) -> BoundJoin:
     """Bind a join to the schemas of its sides.
