@@ -7,6 +7,7 @@ that are in no match, with NULL measures.
 
 from __future__ import annotations
 
+import datetime
 from typing import Final
 
 import numpy as np
@@ -17,14 +18,16 @@ from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.match.contract import Block, BlockMatches, Task, TimedOut
 from outpace.engine.match.measures import evaluate_measures
 from outpace.engine.rows.partition import gather
-from outpace.engine.rows.times import from_integers
+from outpace.engine.rows.times import from_integers, time_limits
+from outpace.errors import DataError
 from outpace.pattern.bind.uncertain import CONFIDENCE
 from outpace.pattern.bound import CONFIRMED, DIFF
 from outpace.pattern.query import RowsPerMatch
-from outpace.pattern.types import integer_range, is_instant
+from outpace.pattern.types import integer_range, is_instant, type_name
 
 _UNITS_US: Final = {"s": 10**6, "ms": 10**3}
 _DAY_US: Final = 86_400 * 10**6
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
 def match_table(task: Task, block: Block, found: BlockMatches) -> pa.Table:
@@ -44,7 +47,7 @@ def match_rows(task: Task, block: Block, found: BlockMatches) -> tuple[pa.Table,
         sure = pa.array(found.confirmed[match_index])
         measures[CONFIDENCE] = pc.if_else(sure, "CONFIRMED", "UNCERTAIN")
     if found.awaited is not None and bound.time is not None:
-        measures[bound.time] = _known_at(measures[bound.time], found.awaited)
+        measures[bound.time] = _known_at(bound.time, measures[bound.time], found.awaited)
     if rows_mode is RowsPerMatch.ALL_WITH_UNMATCHED:
         row_index, measures = _with_unmatched(block, found, row_index, match_index, measures)
     if bound.query.corrects:
@@ -61,19 +64,34 @@ def match_rows(task: Task, block: Block, found: BlockMatches) -> tuple[pa.Table,
     return table, match_index
 
 
-def _known_at(times: pa.Array, awaited: Integers) -> pa.Array:
+def _known_at(name: str, times: pa.Array, awaited: Integers) -> pa.Array:
     """Return when matches were known: at their last event, or with the time that had to pass."""
     waited, kind = awaited != NO_TIME, times.type
     if not waited.any():
         return times
-    passed = np.where(waited, awaited, 0)
+    unit = 1
     if is_instant(kind):
         # A type without so small times has the next one that it has.
         unit = _DAY_US if pa.types.is_date(kind) else _UNITS_US.get(kind.unit, 1)
-        known = from_integers(-(-passed // unit) * unit, kind)
-    else:
-        known = pa.array(np.minimum(passed, integer_range(kind)[1])).cast(kind)
-    return pc.if_else(pa.array(waited), known, times)
+    known = -(-np.where(waited, awaited, 0) // unit) * unit
+    last = _last_time(kind) // unit * unit
+    if known.max() > last:
+        end = _EPOCH + datetime.timedelta(microseconds=last) if is_instant(kind) else last
+        raise DataError(
+            f"'{name}' ends before a row without a partner is known",
+            detail=f"that is at its time and within, but the last {type_name(kind)} is {end}",
+            hint="shorten within, leave the row out, or give the column a wider type",
+        )
+    return pc.if_else(pa.array(waited), from_integers(known, kind).cast(kind), times)
+
+
+def _last_time(kind: pa.DataType) -> int:
+    """Return the last time that a type can hold and that is in range."""
+    if not is_instant(kind):
+        return min(integer_range(kind)[1], time_limits(kind)[1] - 1)
+    last = time_limits(pa.timestamp("us"))[1] - 1
+    nanoseconds = pa.types.is_timestamp(kind) and kind.unit == "ns"
+    return min(last, int(np.iinfo(np.int64).max) // 1000) if nanoseconds else last
 
 
 def timed_out_schema(task: Task) -> pa.Schema:

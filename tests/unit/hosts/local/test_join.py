@@ -256,10 +256,36 @@ def test_columns_of_any_name_and_of_nested_types_come_through() -> None:
     assert list(first.values()) == [1, 2, 1, [1], {"x": 1}, "l", "v", 2, ["k"]]
 
 
-def test_a_narrow_integer_ends_where_it_ends() -> None:
-    left, right = (pa.table({"id": [side], "ts": pa.array([120], pa.int8())}) for side in (1, 2))
-    found = op.join(left, right, on="id", within=20, time="ts", how="left")
-    assert found["ts"].to_pylist() == [127]
+@pytest.mark.parametrize(
+    ("kind", "last", "within", "beyond", "says"),
+    [
+        (pa.int8(), 125, 2, 3, "the last tinyint is 127"),
+        (pa.int32(), 2**31 - 6, 5, 6, "the last integer is 2147483647"),
+        (pa.int64(), 2**62 - 6, 5, 6, f"the last bigint is {2**62 - 1}"),
+        (pa.timestamp("us"), 253_402_300_799_000_000, "999999 us", "1 s", "9999-12-31 23:59:59.9"),
+        (pa.timestamp("s", "UTC"), 253_402_300_798, "1 s", "1500 ms", "9999-12-31 23:59:59\n"),
+        (pa.timestamp("ns"), 9_223_372_036_000_000_000, "854775 us", "1 s", "2262-04-11 23:47:16"),
+        (pa.date32(), 2_932_895, "1 day", "25 hours", "the last date is 9999-12-31"),
+    ],
+)
+def test_a_row_without_a_partner_is_refused_where_its_time_has_no_room(
+    kind, last, within, beyond, says
+) -> None:
+    stored = pa.int32() if kind == pa.date32() else pa.int64()
+    times = pa.array([last], stored).cast(kind)
+    left, right = (pa.table({"id": [side], "ts": times}) for side in (1, 2))
+    settings: Any = {"on": "id", "time": "ts", "how": "left"}
+    found = op.join(left, right, **settings, within=within)
+    assert found["ts_left"].equals(pa.chunked_array([times]))
+    assert found["ts"][0].cast(stored).as_py() > last
+    with pytest.raises(DataError, match=says):
+        op.join(left, right, **settings, within=beyond)
+    # With a partner nothing is waited for.
+    assert op.join(left, left, **settings, within=beyond)["ts"].equals(found["ts_left"])
+    stream = op.open(op.Join(**settings, within=beyond), schema=(left.schema, right.schema))
+    stream.push(left, "left")
+    with pytest.raises(DataError, match="'ts' ends before a row without a partner is known"):
+        stream.finish()
 
 
 def test_times_of_two_units_and_texts_of_two_widths_are_joined() -> None:
