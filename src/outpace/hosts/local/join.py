@@ -9,7 +9,7 @@ import pyarrow as pa
 from outpace.compiler.kernel import fitting
 from outpace.engine.joined import join_tables, rows_of_side
 from outpace.engine.state import State, reading
-from outpace.errors import DataError, StateError, UnsupportedError
+from outpace.errors import BindError, DataError, StateError, UnsupportedError
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.hosts.local.stream import StreamMatcher
 from outpace.pattern.argument import listed, shown
@@ -59,12 +59,16 @@ class JoinStream(StreamMatcher):
 
     def _rows(self, data: TableLike, source: str | None) -> pa.Table:
         self._check_source(source)
-        if source not in SIDES:
-            raise DataError(
-                f"there is no side {shown(source)}", hint='write push(rows, "left") or "right"'
-            )
+        assert source is not None
         own = self._join.schemas[SIDES.index(source)]
         return rows_of_side(self._join, source, to_arrow(data, None, own))
+
+    def _check_source(self, source: str | None) -> None:
+        hint = 'write push(rows, "left") or "right"'
+        if source is None:
+            raise DataError("the side of the rows is missing", hint=hint)
+        if not isinstance(source, str) or source not in SIDES:
+            raise DataError(f"there is no side {shown(source)}", hint=hint)
 
     def state(self) -> bytes:
         """Return everything that is kept between pushes, as bytes for `resume_query`."""
@@ -74,8 +78,40 @@ class JoinStream(StreamMatcher):
     def restore(self, state: bytes) -> None:
         """Go on from bytes that `state` returned; if they are refused, as before."""
         saved = State.decode(state)
+        if _sides(saved) != self._join.schemas:
+            raise StateError("the saved state belongs to a join of other columns")
+        stream = saved.part("stream")
         with reading():
-            if tuple(table.schema for table in saved.tables) != self._join.schemas:
-                raise StateError("the saved state belongs to a join of other columns")
+            if stream.tables[0].schema != self._join.schema:
+                raise _another_join()
         with self._all_or_nothing():
-            self._restore(saved.part("stream"))
+            self._restore(stream)
+
+
+def resume_join(join: Join, state: bytes) -> JoinStream:
+    """Go on from saved state, as `outpace.resume` says."""
+    sides = _sides(State.decode(state))
+    try:
+        stream = JoinStream(join, sides)
+    except BindError as error:
+        raise _another_join(error.message) from error
+    stream.restore(state)
+    return stream
+
+
+def _sides(saved: State) -> tuple[pa.Schema, ...]:
+    """Return the schemas of the sides that a state was saved with."""
+    if saved.numbers.get("join") is not True:
+        raise StateError(
+            "the saved state belongs to no join",
+            hint="resume it with the query that it was saved from",
+        )
+    return tuple(table.schema for table in saved.tables)
+
+
+def _another_join(detail: str | None = None) -> StateError:
+    return StateError(
+        "the saved state belongs to another join",
+        detail=detail,
+        hint="resume it with the join that it was saved from, or start from the input",
+    )

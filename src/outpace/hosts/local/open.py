@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from outpace.engine.order.sources import SourceMerge
 from outpace.engine.state import State, reading
-from outpace.errors import StateError, UnsupportedError
+from outpace.errors import UnsupportedError
 from outpace.hosts.local.group import GroupMatcher
-from outpace.hosts.local.join import JoinStream
+from outpace.hosts.local.join import JoinStream, resume_join
 from outpace.hosts.local.stream import StreamMatcher
 from outpace.pattern.argument import a_flag, some_names
 from outpace.pattern.bind.check import check_clauses, check_streamable
@@ -199,18 +199,13 @@ def resume_query(
         group = open_query(query, timeouts=timeouts)
         group.restore(state)
         return group
-    saved = State.decode(state)
     if isinstance(query, Join):
-        with reading():
-            left, right = (table.schema for table in saved.tables)
         _check_join(timeouts=timeouts)
-        joined = open_query(query, schema=(left, right))
-        joined.restore(state)
+        joined = resume_join(query, state)
         if record is not None:
             joined.record(record)
         return joined
-    if saved.numbers.get("join") is True:
-        raise StateError("the saved state belongs to a join", hint="resume it with its op.Join")
+    saved = State.decode(state)
     names = saved.numbers.get("sources")
     with reading():
         sources = None if names is None else SourceMerge(names).sources

@@ -411,6 +411,8 @@ class StreamMatcher:
 
     def _restore(self, saved: State) -> None:
         header = saved.numbers
+        if header.get("join") is True:
+            raise StateError("the saved state belongs to a join", hint="resume it with its op.Join")
         if header.get("sources") != (self._identifiers and list(self._identifiers)):
             raise StateError("the saved state belongs to a stream with other sources")
         disorder = self._query.order_of_arrival is not None

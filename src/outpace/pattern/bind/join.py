@@ -20,6 +20,7 @@ from outpace.errors import BindError, UnsupportedError
 from outpace.pattern import types
 from outpace.pattern.bind.disorder import SOURCE, TIES
 from outpace.pattern.bind.expression import resolve_column
+from outpace.pattern.disorder import Speculative
 from outpace.pattern.expression import Expression, Name
 from outpace.pattern.join import SIDES, Join
 from outpace.pattern.notation.print_name import print_name
@@ -69,6 +70,8 @@ def bind_join(join: Join, left: pa.Schema, right: pa.Schema) -> BoundJoin:
     ------
     BindError
         A column is missing, has another type on the other side, or would be there twice.
+    UnsupportedError
+        A column's type, or the disorder, does not go with joins.
 
     Examples
     --------
@@ -78,6 +81,14 @@ def bind_join(join: Join, left: pa.Schema, right: pa.Schema) -> BoundJoin:
     >>> bound.schema.names
     ['id', 'ts', 'source', 'ts_left', 'price_left', 'ts_right', 'price_right']
     """
+    if isinstance(join.disorder, Speculative):
+        raise UnsupportedError(
+            "op.Speculative does not go with a join",
+            where="disorder",
+            detail="each side of a join is brought into order by itself",
+            hint='wait with op.KSlack("2 s"), or correct: op.KSlack("2 s", late="correct", '
+            'horizon="1 min")',
+        )
     both = left, right
     for side, schema in zip(SIDES, both, strict=True):
         for field in schema:

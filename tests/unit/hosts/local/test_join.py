@@ -20,7 +20,14 @@ from outpace.engine.divide.groups import PartitionWork, SortedGroups
 from outpace.engine.joined import rows_of_side
 from outpace.engine.kernels import join as kernels
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.errors import BindError, DataError, MatchError, OutpaceError, UnsupportedError
+from outpace.errors import (
+    BindError,
+    DataError,
+    MatchError,
+    OutpaceError,
+    StateError,
+    UnsupportedError,
+)
 from outpace.pattern.bind.join import bind_join
 
 HOW = ("inner", "left")
@@ -315,7 +322,9 @@ def test_times_of_two_units_and_texts_of_two_widths_are_joined() -> None:
         ({"time": "when"}, BindError, "unknown column 'when'"),
         ({"time": "jam", "right": {"id": [1], "jam": ["j"]}}, BindError, "'jam' is a varchar"),
         ({"how": "outer"}, BindError, "how does not know 'outer'"),
-        ({"disorder": "2 s"}, BindError, "disorder"),
+        ({"disorder": "2 s"}, BindError, "disorder=op.KSlack"),
+        ({"disorder": op.Speculative(op.KSlack(2))}, UnsupportedError,
+         "op.Speculative does not go with a join\n  disorder"),
         ({"left": {"id": [[1]], "ts": [1]}, "right": {"id": [[1]], "ts": [1]}}, BindError,
          "has no order\n  on"),
         ({"left": {**JAM, "half": pa.array([1.0], pa.float16())}}, UnsupportedError,
@@ -354,8 +363,10 @@ def test_a_stream_says_what_it_needs_of_a_push() -> None:
     with pytest.raises(UnsupportedError, match="a join is not recorded"):
         op.open(join, schema=SCHEMAS, record="here")  # type: ignore[call-overload]
     stream = op.open(join, schema=SCHEMAS)
-    with pytest.raises(DataError, match="source of the rows is missing"):
+    with pytest.raises(DataError, match=r'side of the rows is missing\n  hint: write push.*"left"'):
         stream.push({"id": 1, "ts": 1, "v": 1})
+    with pytest.raises(DataError, match="there is no side 'middle'"):
+        stream.heartbeat("middle", 1)
     with pytest.raises(DataError, match="there is no side 'middle'"):
         stream.push({"id": 1, "ts": 1, "v": 1}, "middle")
     with pytest.raises(DataError, match="column 'v' is missing"):
@@ -367,8 +378,20 @@ def test_a_stream_says_what_it_needs_of_a_push() -> None:
         other.restore(stream.state())
     with pytest.raises(OutpaceError, match="belongs to a join"):
         op.resume(op.Query().order_by("ts").pattern("A"), stream.state())
-    with pytest.raises(OutpaceError):
-        op.resume(join, op.open(op.Query().order_by("ts").pattern("A")).state())
+    query = op.open(op.Query().order_by("ts").pattern("A"))
+    with pytest.raises(StateError, match="belongs to a join"):
+        query.restore(stream.state())
+    for schema in (None, LEFT):
+        if schema is not None:
+            query.bind(schema)
+        with pytest.raises(StateError, match="belongs to no join"):
+            op.resume(join, query.state())
+        with pytest.raises(StateError, match="belongs to no join"):
+            stream.restore(query.state())
+    for change in ({"on": "a"}, {"on": "v"}, {"time": "v"}, {"within": "2 s"}):
+        settings: Any = {"on": "id", "within": 5, "time": "ts", **change}
+        with pytest.raises(StateError, match="belongs to another join"):
+            op.resume(op.Join(**settings), stream.state())
 
 
 def test_a_reorderer_reads_columns_that_both_sides_have() -> None:
