@@ -43,6 +43,7 @@ def match(
     progress: bool | Progress = False,
     sources: Iterable[str] | None = None,
 ) -> DataFrame: ...
+# A table may be anything that has columns, so the types cannot tell it from a DataFrame.
 @overload
 def match(data: DataFrame, query: QueryGroup) -> DataFrame: ...  # type: ignore[overload-overlap]
 @overload

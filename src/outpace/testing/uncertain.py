@@ -53,7 +53,7 @@ class UncertainEvents:
 
 
 @dataclass(frozen=True)
-class Step:
+class AlternativeStep:
     """A step: what fits it beside what is taken, how it follows, and what is not behind it.
 
     Parameters
@@ -75,7 +75,11 @@ class Step:
 
 
 def confidences(
-    events: UncertainEvents, steps: Sequence[Step], within: int, *, trailing: bool = False
+    events: UncertainEvents,
+    steps: Sequence[AlternativeStep],
+    within: int,
+    *,
+    trailing: bool = False,
 ) -> dict[Taken, str]:
     """Return all matches that some order has, and whether every order has them.
 
@@ -113,7 +117,7 @@ def confidences(
 
 
 def _runs(
-    steps: Sequence[Step], order: list[int], last: int, taken: Taken
+    steps: Sequence[AlternativeStep], order: list[int], last: int, taken: Taken
 ) -> Iterator[tuple[int, Taken]]:
     """Yield the runs that go on from a place in an order, with the place of their last event."""
     own, count = steps[len(taken) - 1], len(taken[-1])

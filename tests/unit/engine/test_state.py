@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,13 @@ def test_a_short_run_of_bytes_is_refused(size: int) -> None:
 def test_a_cut_tail_is_refused() -> None:
     with pytest.raises(StateError, match="damaged"):
         State.decode(SAVED[:-1])
+
+
+def test_the_reference_describes_this_version() -> None:
+    page = Path(__file__).parents[3] / "docs" / "reference" / "state-format.md"
+    text = page.read_text(encoding="utf-8")
+    assert f"describes version {VERSION} of" in text
+    assert f"| the version, {VERSION} |" in text
 
 
 def test_another_version_is_named() -> None:

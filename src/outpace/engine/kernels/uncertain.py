@@ -49,7 +49,7 @@ NOTHING: Final = -(1 << 63)
 NAN: Final = NOTHING + 1
 
 
-class Events(NamedTuple):
+class SearchedRows(NamedTuple):
     """The rows that are searched.
 
     Parameters
@@ -85,7 +85,7 @@ class Events(NamedTuple):
     pairs: Integers
 
 
-class Steps(NamedTuple):
+class SearchedSteps(NamedTuple):
     """The pattern.
 
     Parameters
@@ -181,7 +181,9 @@ def _compares(sign: int, left: int, right: int) -> bool:
 
 
 @compiled_within
-def _meets(events: Events, steps: Steps, level: Integers, variable: int, row: int) -> bool:
+def _meets(
+    events: SearchedRows, steps: SearchedSteps, level: Integers, variable: int, row: int
+) -> bool:
     """Say whether a row that may be a variable by itself is one beside the events before it."""
     for number in range(steps.conditions[variable], steps.conditions[variable + 1]):
         sign = steps.comparisons[number, SIGN]
@@ -206,7 +208,9 @@ def _meets(events: Events, steps: Steps, level: Integers, variable: int, row: in
 
 
 @compiled_within
-def _confirms(events: Events, steps: Steps, level: Integers, gap: int, row: int) -> bool:
+def _confirms(
+    events: SearchedRows, steps: SearchedSteps, level: Integers, gap: int, row: int
+) -> bool:
     """Say whether a row that may be forbidden in a gap is, beside the events before it."""
     for place in range(steps.gaps[gap], steps.gaps[gap + 1]):
         variable = steps.gap_variables[place]
@@ -236,7 +240,9 @@ def _last_slot(sources: Integers, level: Integers, size: int, row: int) -> int:
 
 
 @compiled_in_line
-def _matches_as_seen(events: Events, steps: Steps, level: Integers, size: int, high: int) -> bool:
+def _matches_as_seen(
+    events: SearchedRows, steps: SearchedSteps, level: Integers, size: int, high: int
+) -> bool:
     """Say whether the chosen events match by their own times, in the order of the rows.
 
     Gaps that comparisons decide about may say no where it is so.
@@ -256,7 +262,9 @@ def _matches_as_seen(events: Events, steps: Steps, level: Integers, size: int, h
 
 
 @compiled_in_line
-def _possible(events: Events, steps: Steps, level: Integers, size: int, high: int) -> bool:
+def _possible(
+    events: SearchedRows, steps: SearchedSteps, level: Integers, size: int, high: int
+) -> bool:
     """Say whether there are true times with which the chosen events match.
 
     They begin as late as may be. An event that must not be between two of them, and can only be
@@ -379,7 +387,9 @@ def _may_lie(
 
 
 @compiled_in_line
-def _certain(events: Events, steps: Steps, level: Integers, size: int, high: int) -> bool:
+def _certain(
+    events: SearchedRows, steps: SearchedSteps, level: Integers, size: int, high: int
+) -> bool:
     """Say whether the chosen events match with all true times."""
     times, widths, sources = events.times, events.widths, events.sources
     next_forbidden = events.next_forbidden
@@ -434,8 +444,8 @@ def _certain(events: Events, steps: Steps, level: Integers, size: int, high: int
 
 @compiled_in_line
 def _open(
-    events: Events,
-    steps: Steps,
+    events: SearchedRows,
+    steps: SearchedSteps,
     level: Integers,
     size: int,
     way: int,
@@ -493,7 +503,7 @@ def find_next(
     next_any: Integers,
     next_fitting: Integers,
 ) -> None:
-    """Find from each row on the next of each gap, of any gap, and of each step; see `Events`."""
+    """Find from each row on the next of each gap, of any gap, and of each step."""
     size = len(forbidden)
     for gap in range(len(next_forbidden)):
         found = next_forbidden[gap, size] = size
@@ -513,8 +523,8 @@ def find_next(
 
 @compiled_when_worth
 def find_uncertain(
-    events: Events,
-    steps: Steps,
+    events: SearchedRows,
+    steps: SearchedSteps,
     bounds: Integers,
     place: Integers,
     level: Integers,

@@ -33,8 +33,8 @@ from outpace.pattern.bind.uncertain import (
     HOLDS,
     OWN,
     TOGETHER,
-    Comparison,
-    Condition,
+    PairComparison,
+    StepCondition,
     conditions_of,
 )
 from outpace.pattern.bound import (
@@ -88,7 +88,7 @@ class UncertainMatcher:
         return uncertainty
 
     @cached_property
-    def _conditions(self) -> tuple[Condition, ...]:
+    def _conditions(self) -> tuple[StepCondition, ...]:
         return conditions_of(self.task.bound.predicates, self._uncertainty.steps)
 
     def _match(self, block: Block, resume: Resume) -> Outcome:
@@ -160,7 +160,7 @@ class UncertainMatcher:
         steps = self._uncertainty.steps
         return [step.behind for step in steps] + [s.between for s in steps if s.most != 1]
 
-    def _steps(self) -> kernel.Steps:
+    def _steps(self) -> kernel.SearchedSteps:
         """Return the pattern as the kernel takes it."""
         known, comparisons = self._uncertainty, self._comparisons
         steps, gaps = known.steps, self._gaps
@@ -181,7 +181,7 @@ class UncertainMatcher:
             if not gap.every and any(read[variable] for variable in gap.variables)
         )
         listed = [variable for gap in gaps for variable in gap.variables]
-        return kernel.Steps(
+        return kernel.SearchedSteps(
             table,
             np.array([step.variable for step in steps], np.int64),
             np.cumsum([0, *(len(gap.variables) for gap in gaps)]),
@@ -204,7 +204,7 @@ class UncertainMatcher:
             for number, one in enumerate(others)
         ]
 
-    def _events(self, block: Block) -> kernel.Events:
+    def _events(self, block: Block) -> kernel.SearchedRows:
         """Return the rows as the kernel takes them."""
         size, columns = block.size, {name: block.columns[name] for name in self.task.bound.columns}
         fits = np.empty((size, len(self._conditions)), np.bool_)
@@ -225,7 +225,7 @@ class UncertainMatcher:
         early, late = np.empty((2, size), np.int64)
         kernel.find_reach(times, block.segments, self._uncertainty.bound, early, late)
         codes, pairs = self._codes(columns, fits, _Near(times, block.segments, early))
-        return kernel.Events(
+        return kernel.SearchedRows(
             times,
             self._widths(block),
             sources,
@@ -271,7 +271,7 @@ class UncertainMatcher:
 
     def _together(
         self,
-        one: Comparison,
+        one: PairComparison,
         variable: int,
         columns: dict[str, pa.Array],
         fits: Booleans,
@@ -302,7 +302,7 @@ class UncertainMatcher:
         return np.stack([end - sizes, end]), np.concatenate(found)
 
     def _sides(
-        self, one: Comparison, variable: int, columns: dict[str, pa.Array], fits: Booleans
+        self, one: PairComparison, variable: int, columns: dict[str, pa.Array], fits: Booleans
     ) -> list[Integers]:
         """Return the codes of both sides of a comparison.
 

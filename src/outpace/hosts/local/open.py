@@ -16,7 +16,7 @@ from outpace.hosts.local.join import JoinStream, resume_join
 from outpace.hosts.local.stream import StreamMatcher
 from outpace.pattern.argument import a_flag, some_names
 from outpace.pattern.bind.check import check_clauses, check_streamable
-from outpace.pattern.group import QueryGroup
+from outpace.pattern.group import QueryGroup, told_of
 from outpace.pattern.join import Join
 from outpace.pattern.query import Query, checked_query
 
@@ -104,11 +104,7 @@ def open_query(
     [0]
     """
     if isinstance(query, QueryGroup):
-        if sources is not None or record is not None:
-            raise UnsupportedError(
-                "a group of queries has one source, and is not recorded",
-                hint="open its queries one by one",
-            )
+        _check_group(sources, record)
         return _open_group(query, schema, timeouts=timeouts)
     if isinstance(query, Join):
         _check_join(sources, timeouts=timeouts)
@@ -129,11 +125,21 @@ def _open_group(
     queries: QueryGroup, schema: pa.Schema | None = None, *, timeouts: bool
 ) -> GroupMatcher:
     for query in queries.queries:
-        check_stream(query, None, timeouts=timeouts and query.windows is None)
+        with told_of(query):
+            check_stream(query, None, timeouts=timeouts and query.windows is None)
     group = GroupMatcher(queries, timeouts=timeouts)
     if schema is not None:
         group.bind(schema)
     return group
+
+
+def _check_group(sources: Iterable[str] | None, record: str | os.PathLike[str] | None) -> None:
+    """Refuse what is asked of a group and is for one query."""
+    if sources is not None or record is not None:
+        raise UnsupportedError(
+            "a group of queries has one source, and is not recorded",
+            hint="open its queries one by one",
+        )
 
 
 def _check_join(sources: Iterable[str] | None = None, *, timeouts: bool) -> None:
@@ -196,6 +202,7 @@ def resume_query(
     [{'at': 2}]
     """
     if isinstance(query, QueryGroup):
+        _check_group(None, record)
         group = open_query(query, timeouts=timeouts)
         group.restore(state)
         return group

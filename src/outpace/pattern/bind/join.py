@@ -151,7 +151,8 @@ def _query(join: Join, keys: list[str], time: str, shown: list[list[str]]) -> Qu
             R=f"{SOURCE} = '{SIDES[1]}'{present}",
         )
         .measures(outputs)
-        .within(join.within + tick)  # type: ignore[operator]  # of the same kind
+        # Both are integers, or both durations.
+        .within(join.within + tick)  # type: ignore[operator]
     )
     assert isinstance(join.how, JoinKind)
     return replace(query, join=join.how, order_of_arrival=join.disorder)

@@ -57,7 +57,7 @@ OWN: Final = -1
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairComparison:
     """A part of a condition that reads an event before the one looked at.
 
     Parameters
@@ -77,11 +77,11 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Condition:
+class StepCondition:
     """A condition, taken apart: what its own event decides, and what others decide with it."""
 
     own: Predicate
-    others: tuple[Comparison, ...] = ()
+    others: tuple[PairComparison, ...] = ()
 
 
 def bind_uncertainty(
@@ -140,34 +140,36 @@ def bind_uncertainty(
 
 def conditions_of(
     predicates: Sequence[Predicate], steps: tuple[UncertainStep, ...]
-) -> tuple[Condition, ...]:
+) -> tuple[StepCondition, ...]:
     """Return the conditions of all variables, taken apart, or say what is not supported."""
     return tuple(
         _condition(predicate, variable, steps) for variable, predicate in enumerate(predicates)
     )
 
 
-def _condition(predicate: Predicate, variable: int, steps: tuple[UncertainStep, ...]) -> Condition:
+def _condition(
+    predicate: Predicate, variable: int, steps: tuple[UncertainStep, ...]
+) -> StepCondition:
     if predicate.kind in (PredicateClass.LOCAL, PredicateClass.ALWAYS):
-        return Condition(predicate)
+        return StepCondition(predicate)
     known = _known_steps(variable, steps)
     assert predicate.expression is not None
     whole = predicate.expression
     conjunction = isinstance(whole, Apply) and whole.function == "and"
     own: list[BoundExpression] = []
-    others: list[Comparison] = []
+    others: list[PairComparison] = []
     for part in whole.arguments if conjunction and isinstance(whole, Apply) else (whole,):
         read = _steps_read(part, predicate.name, variable, known)
         if read <= {OWN}:
             own.append(_at_row(part))
         elif len(read) == 1:
-            others.append(Comparison(HOLDS, (_at_row(part),), tuple(read)))
+            others.append(PairComparison(HOLDS, (_at_row(part),), tuple(read)))
         else:
             others.append(_comparison(part, read, predicate.name, variable, known))
     if not own:
-        return Condition(Predicate(predicate.name, None, PredicateClass.ALWAYS), tuple(others))
+        return StepCondition(Predicate(predicate.name, None, PredicateClass.ALWAYS), tuple(others))
     local = own[0] if len(own) == 1 else Apply(pa.bool_(), "and", tuple(own))
-    return Condition(Predicate(predicate.name, local, PredicateClass.LOCAL), tuple(others))
+    return StepCondition(Predicate(predicate.name, local, PredicateClass.LOCAL), tuple(others))
 
 
 def _known_steps(variable: int, steps: tuple[UncertainStep, ...]) -> dict[int, int]:
@@ -206,7 +208,7 @@ def _steps_read(
 
 def _comparison(
     part: BoundExpression, read: set[int], name: str, variable: int, known: dict[int, int]
-) -> Comparison:
+) -> PairComparison:
     if isinstance(part, Apply) and part.function in COMPARISONS:
         each = [_steps_read(side, name, variable, known) or {OWN} for side in part.arguments]
         nested = (
@@ -214,10 +216,10 @@ def _comparison(
         )
         if all(len(steps) == 1 for steps in each) and not any(nested):
             sides = tuple(_at_row(side) for side in part.arguments)
-            return Comparison(part.function, sides, tuple(min(steps) for steps in each))
+            return PairComparison(part.function, sides, tuple(min(steps) for steps in each))
     earlier = read - {OWN}
     if len(earlier) == 1:
-        return Comparison(TOGETHER, (_at_row(part, variable),), tuple(earlier))
+        return PairComparison(TOGETHER, (_at_row(part, variable),), tuple(earlier))
     raise _unsupported(
         f"the condition of {name} mixes values of two earlier events",
         "compare values of one event with values of another: B.price > A.price + 5",

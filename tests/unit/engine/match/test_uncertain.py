@@ -32,7 +32,7 @@ from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import OutpaceError
 from outpace.pattern.ast import Link
 from outpace.pattern.bind.uncertain import CLOCK_ERROR
-from outpace.testing.uncertain import Step, Taken, UncertainEvents, confidences
+from outpace.testing.uncertain import AlternativeStep, Taken, UncertainEvents, confidences
 
 #: By variable: the kinds of its events, and how `v` compares with that of an A before, if it does.
 FITS = {
@@ -88,7 +88,7 @@ def query_of(text: str, bound: int, within: int, source: str | None = None) -> o
     return query.uncertain(bound, source)
 
 
-def steps_of(text: str, rows: list[dict[str, Any]]) -> list[Step]:
+def steps_of(text: str, rows: list[dict[str, Any]]) -> list[AlternativeStep]:
     """Return the steps of a pattern as the definition takes them."""
     names, links, absent = PATTERNS[text]
 
@@ -111,7 +111,7 @@ def steps_of(text: str, rows: list[dict[str, Any]]) -> list[Step]:
         most = 1 if repeat is None else None if repeat[1] == "+" else int(repeat[3] or least)
         link = links[place - 1] if place else NEXT
         own = link if place else (*links, STRICT)[0]
-        steps.append(Step(fits(name), fits(absent[place]), link, own, least, most))
+        steps.append(AlternativeStep(fits(name), fits(absent[place]), link, own, least, most))
     return steps
 
 

@@ -99,7 +99,7 @@ def test_patience_by_source_is_written_in_sql_and_in_python():
         "PATIENCE ('o''neil' = INTERVAL '2' SECOND, 'west' = INTERVAL '1' MINUTE)"
     )
     assert parse_disorder(clause.removeprefix("DISORDER "), "test") == disorder
-    assert eval(query.to_python(), {"op": op}) == query  # noqa: S307
+    assert eval(query.to_python(), {"op": op}) == query  # noqa: S307  # the test's own text
     assert hash(disorder) == hash(op.KSlack(2, patience=disorder.patience))
 
 
