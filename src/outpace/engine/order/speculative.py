@@ -54,7 +54,7 @@ class SpeculationFactor:
     alpha
         What it is now.
     best
-        What it was when the host was too busy last.
+        What it was when the host was too busy last; None while it never was.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class SpeculationFactor:
 
     target: tuple[float, float] | None
     alpha: float
-    best: float = 0.0
+    best: float | None = None
 
     def follow(self, busy: float) -> SpeculationFactor:
         """Return the factor for a host that was so busy."""
@@ -79,7 +79,7 @@ class SpeculationFactor:
         if busy >= low:
             return self
         lower = self.alpha / 2 if self.alpha > LEAST_STEP else 0.0
-        if self.best:
+        if self.best is not None:
             line = (1 + self.best) / 2
             lower = max(line, lower) if self.alpha > line else max(0.0, self.alpha - LEAST_STEP)
         return replace(self, alpha=lower)
@@ -218,8 +218,9 @@ class SpeculativeOrder(Order):
         self._greatest = integer(state.numbers, "greatest")
         alpha, best = (state.numbers.get(name) for name in ("alpha", "best"))
         require(isinstance(alpha, float) and 0 <= alpha <= 1, "alpha is from 0 to 1")
-        require(isinstance(best, float) and 0 <= best <= 1, "alpha was from 0 to 1")
-        self._factor = replace(self._factor, alpha=float(alpha or 0), best=float(best or 0))
+        known = isinstance(best, float) and 0 <= best <= 1
+        require(best is None or known, "alpha was from 0 to 1")
+        self._factor = replace(self._factor, alpha=float(alpha or 0), best=best)
 
 
 _NOTHING_MORE = tuple((name, None) for name in Disorder().options)

@@ -112,6 +112,8 @@ class OperatorHistory(Stateful, Generic[Mark]):
         self._bound = int(NO_TIME)
         #: How many events had arrived, and the times of the last of them.
         self._nothing = np.zeros(0, np.int64)
+        #: The stretch, and in it the first part, of which not all is known to be certain.
+        self._unsure = (0, 0)
         self._last: tuple[int, Integers] = 0, self._nothing
 
     def __len__(self) -> int:
@@ -171,12 +173,23 @@ class OperatorHistory(Stateful, Generic[Mark]):
         They are said to be now.
         """
         sure = []
-        for stretch in self._stretches:
-            for place, given in enumerate(stretch.given):
-                fresh = (given.found <= time) & ~given.certain
-                if fresh.any():
-                    sure.append(given.matches.take(np.flatnonzero(fresh)))
-                    stretch.given[place] = replace(given, certain=given.certain | fresh)
+        number, place = self._unsure
+        while number < len(self._stretches):
+            parts = self._stretches[number].given
+            if place == len(parts):
+                if number + 1 == len(self._stretches):
+                    break
+                number, place = number + 1, 0
+                continue
+            given = parts[place]
+            fresh = (given.found <= time) & ~given.certain
+            if fresh.any():
+                sure.append(given.matches.take(np.flatnonzero(fresh)))
+                given = parts[place] = replace(given, certain=given.certain | fresh)
+            if not given.certain.all():
+                break  # What was found later depends on later times.
+            place += 1
+        self._unsure = number, place
         return WindowMatches.joined(self._output, sure)
 
     def go_back(self, late: pa.Table) -> tuple[Mark, pa.Table, GivenMatches]:
@@ -186,6 +199,7 @@ class OperatorHistory(Stateful, Generic[Mark]):
             n for n, stretch in enumerate(self._stretches) if n == 0 or stretch.bound <= time
         )
         since, self._stretches = self._stretches[place:], self._stretches[:place]
+        self._unsure = min(self._unsure, (place, 0))
         self._bound = since[0].bound
         rows = pa.concat_tables(
             [self._rows.empty_table(), *(one for stretch in since for one in stretch.rows)]
@@ -211,6 +225,8 @@ class OperatorHistory(Stateful, Generic[Mark]):
         behind = sum(stretch.bound <= certain for stretch in self._stretches[1:])
         if behind and certain != NO_TIME:
             self._stretches = self._stretches[behind:]
+            number, place = self._unsure
+            self._unsure = (number - behind, place) if number >= behind else (0, 0)
 
     @property
     def base(self) -> Mark:
