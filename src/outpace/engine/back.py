@@ -1,12 +1,23 @@
 """The back: what instances found as one, in its order, each match once.
 
-Memory: that of the merger, and a number for each delivery without an answer.
+Where late events correct what came out it goes back with the front. A mark that the front sets lies
+between two deliveries of each instance. The back stands at it once all answers to those before have
+come; answers to later ones wait so long:
+
+    answers of instance 0   a  a  a | b        the mark is | , and b waits
+    answers of instance 1   a  .  . | .
+
+When the front goes back, answers that are due to what it delivered since are of no use.
+
+Memory: that of the merger, and a number for each delivery without an answer; where late events
+correct also the answers that wait, and for each mark a snapshot of the merger.
 """
 
 from __future__ import annotations
 
+import copy
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +26,18 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.merge.merger import Merger, out_of_turn
 from outpace.engine.message import (
     AllAnswered,
+    Answer,
     Deliver,
     Delivered,
     Emit,
+    MarkSet,
     Routed,
     TurnEnded,
+    WentBack,
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.snapshot import Stateful
+from outpace.engine.speculate.history import MatchHistory
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.result import WindowMatches
@@ -36,6 +51,28 @@ class BackCounters:
     remembered: int
 
 
+@dataclass(frozen=True)
+class _Due:
+    """A delivery to an instance, or a mark between two of them.
+
+    Parameters
+    ----------
+    arrived
+        The arrival number of the event that comes first from there on.
+    mark
+        The number of the mark; None for a delivery.
+    answer
+        The answer, where it waits for other instances.
+    useless
+        Whether the front has gone back since.
+    """
+
+    arrived: int
+    mark: int | None = None
+    answer: Answer | None = None
+    useless: bool = False
+
+
 class Back(Stateful):
     """Puts the matches of instances together, in their order, each of them once.
 
@@ -43,13 +80,18 @@ class Back(Stateful):
     can change; where all have answered, `AllAnswered` lets the rest out.
     """
 
-    CHANGED = ("_merger", "_due", "_horizons", "_watermarks")
+    CHANGED = ("_merger", "_due", "_horizons", "_watermarks", "_history")
 
     def __init__(self, spec: OperatorSpec) -> None:
         self._spec, count = spec, spec.instances or 1
         self._merger = Merger(spec.bound.output, count, distinct=spec.finds_again)
-        #: For each instance the arrival numbers that its due deliveries begin with.
-        self._due: list[deque[int]] = [deque() for _ in range(count)]
+        #: For each instance the deliveries whose answers are due, and the marks between them.
+        self._due: list[deque[_Due]] = [deque() for _ in range(count)]
+        #: What came out within the horizon, where late events correct it, and backs as they stood.
+        self._history = MatchHistory[Back](spec.bound.output) if spec.corrects else None
+        self._certain = int(NO_TIME)
+        #: Whether more follows of what is delivered once more.
+        self._again = False
         #: What each instance promised last: who has not answered has no windows, and no time.
         self._horizons = [ENDED] * count
         self._watermarks = [int(NO_TIME)] * count
@@ -66,32 +108,51 @@ class Back(Stateful):
         """Return how many matches are held."""
         return BackCounters(self._merger.waiting, self._merger.remembered)
 
-    def step(self, message: Deliver | Routed | Delivered | TurnEnded | AllAnswered) -> list[Emit]:
+    @property
+    def goes_back(self) -> bool:
+        """Whether what came out is wrong until more answers come, for which a host waits."""
+        return self._history is not None and self._history.went_back
+
+    def step(
+        self,
+        message: MarkSet | WentBack | Deliver | Routed | Delivered | TurnEnded | AllAnswered,
+    ) -> list[Emit]:
         """Take what happened and return what is complete."""
         match message:
+            case MarkSet():
+                for due in self._due:
+                    due.append(_Due(self._arrived, message.number))
+                self._settle()
+            case WentBack():
+                self._go_back(message.mark)
             case Deliver():
                 # An answer is due for what comes from here on.
-                self._due[message.instance].append(self._arrived)
-                return []
+                self._due[message.instance].append(_Due(self._arrived))
+                if self._history is not None and message.standing is not None:
+                    self._history.forget(message.standing.oldest)
             case Routed():
                 self._arrived, self._ended = message.arrived, message.ended
-                return []
+                self._certain, self._again = message.certain, message.again
             case Delivered():
-                self._receive(message)
-                return []
+                self._receive(message.instance, message.answer)
             case TurnEnded():
                 return self._complete()
             case AllAnswered():
                 return self._emit(self._merger.rest())
+        return []
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         numbers = {"arrived": self._arrived, "ended": self._ended}
         sizes = [len(due) for due in self._due]
         promised = {"due": sizes, "horizon": self._horizons, "watermark": self._watermarks}
-        due = pa.array([first for due in self._due for first in due], pa.int64())
+        due = pa.array([one.arrived for due in self._due for one in due], pa.int64())
         tables = [pa.table(promised), pa.table({"arrived": due})]
-        return State(numbers, tables, {"merger": self._merger.state()})
+        parts = {"merger": self._merger.state()}
+        if self._history is not None and self._history.begun:
+            assert not any(self._due), "parts are saved together, when all have answered"
+            parts["history"], parts["base"] = self._history.state(), self._history.base.state()
+        return State(numbers, tables, parts)
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, whatever was taken since."""
@@ -112,8 +173,13 @@ class Back(Stateful):
         require(counts.sum() == len(first), "deliveries belong to no instance")
         parts = np.split(first, np.cumsum(counts)[:-1])
         require(all((np.diff(part) >= 0).all() for part in parts), "deliveries go back")
-        self._due = [deque(part.tolist()) for part in parts]
+        self._due = [deque(map(_Due, part.tolist())) for part in parts]
         self._horizons, self._watermarks = horizons.tolist(), watermarks.tolist()
+        if self._history is not None and "history" in state.parts:
+            base = Back(self._spec)
+            base._history = None
+            base._read(state.part("base"))
+            self._history.restore(state.part("history"), base)
 
     def _complete(self) -> list[Emit]:
         """Return what no due answer can change any more."""
@@ -122,24 +188,87 @@ class Back(Stateful):
             return self._emit(self._merger.rest())
         now = ENDED if self._ended else self._arrived
         for number, (due, horizon) in enumerate(zip(self._due, self._horizons, strict=True)):
-            frontier = due[0] if due else now
+            frontier = due[0].arrived if due else now
             self._merger.advance(number, frontier, min(horizon, frontier))
         return self._emit(self._merger.pop())
 
-    def _receive(self, message: Delivered) -> None:
-        instance, answer = message.instance, message.answer
+    def _receive(self, instance: int, answer: Answer) -> None:
+        """Take the answer to the first delivery that has none, or keep it for its turn."""
         due = self._due[instance]
-        if due:
-            if answer.events and answer.frontier <= due[0]:
-                detail = (
-                    f"it goes up to event {answer.frontier}, and those from {due[0]} on are due"
-                )
-                raise out_of_turn(instance, detail)
-            due.popleft()
+        waiting = (n for n, one in enumerate(due) if one.mark is None and one.answer is None)
+        if (place := next(waiting, None)) is None:
+            self._take(instance, answer)
+            return
+        due[place] = replace(due[place], answer=answer)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Take the answers whose turn it is, and stand at marks that have all answers before."""
+        while True:
+            for instance, due in enumerate(self._due):
+                while due and (answer := due[0].answer) is not None:
+                    first = due.popleft()
+                    if not first.useless:
+                        self._check_turn(instance, answer, first.arrived)
+                        self._take(instance, answer)
+            marks = {due[0].mark if due else None for due in self._due}
+            if None in marks:
+                return
+            (number,) = marks
+            assert number is not None
+            for due in self._due:
+                due.popleft()
+            assert self._history is not None
+            self._history.mark(number, self._twin())
+
+    def _check_turn(self, instance: int, answer: Answer, first: int) -> None:
+        if answer.events and answer.frontier <= first:
+            detail = f"it goes up to event {answer.frontier}, and those from {first} on are due"
+            raise out_of_turn(instance, detail)
+
+    def _take(self, instance: int, answer: Answer) -> None:
         self._merger.push(instance, answer.matches)
         self._merger.advance(instance, answer.frontier, answer.horizon)
         self._horizons[instance] = answer.horizon if answer.open_windows else ENDED
         self._watermarks[instance] = answer.watermark
 
+    def _twin(self) -> Back:
+        """Return a back that stands where this one does, with nothing due, and stays there."""
+        twin = copy.copy(self)
+        twin._history, twin._due = None, [deque() for _ in self._due]
+        twin._stand(self)
+        return twin
+
+    def _stand(self, other: Back) -> None:
+        """Stand where another back does."""
+        self._merger = other._merger.snapshot()
+        self._horizons, self._watermarks = [*other._horizons], [*other._watermarks]
+        self._arrived, self._ended = other._arrived, other._ended
+
+    def _go_back(self, number: int) -> None:
+        """Stand at a mark again; what is due to later deliveries is of no use."""
+        assert self._history is not None
+        passed = not any(one.mark == number for one in self._due[0])
+        if passed:
+            self._stand(self._history.go_back(number))
+        for instance, due in enumerate(self._due):
+            place = 0
+            if not passed:
+                place = next(n for n, one in enumerate(due) if one.mark == number) + 1
+                self._arrived, self._ended = due[place - 1].arrived, False
+            kept = [*due][:place]
+            kept += [
+                _Due(self._arrived, useless=True)
+                for one in [*due][place:]
+                if one.mark is None and one.answer is None
+            ]
+            self._due[instance] = deque(kept)
+
     def _emit(self, matches: WindowMatches) -> list[Emit]:
+        if (history := self._history) is not None:
+            history.give(matches)
+            # What is found once more is compared as a whole.
+            whole = not history.went_back or not (self._again or any(self._due))
+            nothing = WindowMatches.none(self._spec.bound.output)
+            matches = history.emit(self._certain) if whole else nothing
         return [Emit(matches, self._nothing, min(self._watermarks))]

@@ -8,8 +8,8 @@ parts. Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 from __future__ import annotations
 
 import copy
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Final
 
@@ -17,25 +17,27 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.event import EVENT_ID, no_events
+from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, no_events
 from outpace.engine.message import (
     NO_SPLIT,
+    AllAnswered,
     Aside,
     ClockExchange,
-    Correct,
     Deliver,
     Delivered,
     DeliveryFailed,
     EventsArrived,
-    EventsReplayed,
+    MarkSet,
+    Move,
     Reply,
-    Rewind,
     Routed,
     SetAside,
     SourceEnded,
+    Standing,
     Stimulus,
     TimerFired,
     TimeTold,
+    WentBack,
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.choose import make_order
@@ -43,11 +45,14 @@ from outpace.engine.order.contract import Order, OrderCounters, ReleasedEvents
 from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
+from outpace.engine.order.runs import sorted_run
 from outpace.engine.order.source_order import ReorderedSources, SourceOrder
+from outpace.engine.order.total import TotalOrder
 from outpace.engine.order.waits import Waits
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
+from outpace.engine.speculate.retained import STRETCHES, IdlePartitions, RetainedEvents
 from outpace.engine.split.choose import make_schedule, make_splitter
 from outpace.engine.split.number import EventNumbers
 from outpace.engine.split.schedule import NO_ROWS, Delivery, Schedule, scheduler_of
@@ -57,13 +62,15 @@ from outpace.engine.state import State, integer, require
 from outpace.errors import (
     DataError,
     StateError,
-    UnsupportedError,
     missing_column,
     other_type,
 )
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.disorder import Punctuation
 from outpace.pattern.schedulers import Scheduler
+
+#: A time behind all others.
+_END: Final = int(np.iinfo(np.int64).max)
 
 #: The orders of several sources.
 _SOURCES: Final = (SourceOrder, ReorderedSources)
@@ -118,6 +125,7 @@ class Front(Stateful):
 
     CHANGED = (
         *("_order", "_ids", "_numbers", "_splitter", "_schedule", "_unanswered", "_loads", "waits"),
+        *("_retained", "_sent", "_standings"),
     )
 
     def __init__(
@@ -135,17 +143,20 @@ class Front(Stateful):
         self._splitter: Splitter | None = None if windows is None else make_splitter(windows)
         self._schedule: Schedule | None = None
         if spec.instances is not None:
-            if spec.query.corrects:
-                raise UnsupportedError(
-                    "what is corrected goes back in one place, with the one instance beside",
-                    hint="leave out instances",
-                )
             query = spec.query.instances(spec.instances, spec.query.scheduler)
             self._scheduler = scheduler_of(query)
             self._schedule = make_schedule(self._scheduler, spec.instances, windows)
         #: For each instance the deliveries without an answer, and the events in them.
         self._unanswered = [0] * (spec.instances or 1)
         self._loads = [0] * (spec.instances or 1)
+        #: What went on within the horizon, where late events correct what came of it.
+        self._retained: RetainedEvents[Front] | None = None
+        if spec.disorder is not None and spec.corrects:
+            self._retained = RetainedEvents(spec.events, spec.disorder.time)
+        #: For each instance the marks before which its deliveries without an answer were sent, -1
+        #: where one is of no use any more; and what it is to hear with the next one.
+        self._sent: list[deque[int]] = [deque() for _ in self._loads]
+        self._standings = [Standing(int(NO_TIME)) for _ in self._loads]
         #: How many events came late, by source.
         self._late: Counter[str | None] = Counter()
         #: How many came late and corrected what had come out.
@@ -196,7 +207,17 @@ class Front(Stateful):
             tuple(self._loads),
         )
 
-    def step(self, message: Stimulus | Reply) -> list[SetAside | Deliver | Routed | Correct]:
+    @property
+    def base(self) -> Front | None:
+        """The front, behind the order, as it stood at the oldest mark; None where there is none."""
+        retained = self._retained
+        if retained is None or not retained.begun:
+            return None
+        twin = copy.copy(self)
+        twin._rewind(*retained.base)
+        return twin
+
+    def step(self, message: Stimulus | Reply) -> list[Move]:
         """Take what happened and return what is to be done.
 
         After an error in the rows nothing is taken. Where the one instance is beside, so that
@@ -211,13 +232,10 @@ class Front(Stateful):
             case DeliveryFailed():
                 self._lost = True
                 return []
-            case Rewind(mark=Front() as mark):
-                self._rewind(mark)
+            case AllAnswered():
+                for sent in self._sent:
+                    sent.clear()
                 return []
-            case EventsReplayed():
-                self._lost = True
-                return [*self._route(message.rows, message.watermark, ended=message.ended)]
-        assert not isinstance(message, Rewind)
         self.check()
         try:
             return self._take(message)
@@ -231,9 +249,11 @@ class Front(Stateful):
         """Whether nothing changes before an answer has come."""
         return self._splitter is None and isinstance(self._order, OrderedInput)
 
-    def _take(self, message: Stimulus) -> list[SetAside | Deliver | Routed | Correct]:
+    def _take(self, message: Stimulus) -> list[Move]:
         if self._ended:
             raise DataError("the matcher is finished", hint="open a new one for more input")
+        if self._retained is not None:
+            self._retained.forget(self.certain)
         self._untaken, before = None, self.watermark
         self.waits.begin(self._order)
         match message:
@@ -258,21 +278,53 @@ class Front(Stateful):
             source = message.source if isinstance(message, EventsArrived) else None
             self._count_late(late, source)
         aside = [(Aside.LATE, late), (Aside.INVALID, released.invalid)]
-        said: list[SetAside | Deliver | Routed | Correct] = [
+        said: list[Move] = [
             SetAside(kind, self._shown(rows))
             for kind, rows in aside
             if rows is not None and rows.num_rows
         ]
+        if correcting is not None and correcting.num_rows:
+            self._corrected += correcting.num_rows
+            back, rows = self._go_back(correcting, released.rows)
+            said.append(back)
+            released = replace(released, rows=rows)
         if ended and released.rows.num_rows:
             # What events decide comes before what their end does.
             said += self._blocks(released, ended=False)
             released = replace(released, rows=self._nothing)
         said += self._blocks(released, ended=ended)
         self._lost = self._lost and self._schedule is None
-        if correcting is not None and correcting.num_rows:
-            self._corrected += correcting.num_rows
-            said.append(Correct(correcting.select(self._spec.events.names)))
         return said
+
+    def _go_back(self, late: pa.Table, released: pa.Table) -> tuple[WentBack, pa.Table]:
+        """Go back before late events, and return what goes on: all since, they, and others."""
+        assert self._retained is not None
+        names = self._spec.events.names
+        late = late.select(names)
+        rows = self._retained.go_back(late)
+        self._rewind(*self._retained.last)
+        number = self._retained.newest
+        for sent in self._sent:
+            for place, before in enumerate(sent):
+                sent[place] = -1 if before > number else before
+        for place, standing in enumerate(self._standings):
+            pending = standing.mark is not None and standing.mark <= number
+            mark_number = standing.mark if pending else None
+            oldest = number if standing.back_to is None else min(standing.back_to, number)
+            self._standings[place] = replace(standing, back_to=oldest, mark=mark_number)
+        released = as_table(released.select(names))
+        return WentBack(number), self._in_place(pa.concat_tables([rows, released, late]))
+
+    def _in_place(self, rows: pa.Table) -> pa.Table:
+        """Return rows in their order, of which the last came late."""
+        spec = self._spec
+        assert spec.disorder is not None
+        order = TotalOrder(spec.bound, spec.disorder)
+        if spec.sources is not None:
+            # Among equals that of the lower source comes first, then that which came first.
+            source = as_integers(rows.column(EVENT_ID.name)) >> SEQUENCE_BITS
+            rows = rows.take(np.argsort(source, kind="stable"))
+        return order.without_ties(sorted_run(rows, order.ticks(rows)))
 
     def _parted(self, late: pa.Table, border: int) -> tuple[pa.Table, pa.Table]:
         """Return the late events that are too late, and those that correct what came out.
@@ -338,15 +390,20 @@ class Front(Stateful):
         parts = {"order": self._order.state(), **self.mark_state().parts}
         if self._spec.identified:
             parts["ids"] = self._ids.state()
+        if self._retained is not None and self.base is not None:
+            parts["retained"] = self._retained.state()
+            parts["base"] = self.base.mark_state()
         numbers: dict[str, object] = {
             "ended": self._ended,
             "follows": self._follows,
             "order": self._ordering,
         }
+        if self._retained is not None and self._schedule is not None:
+            numbers["sent"] = [list(sent) for sent in self._sent]
+            numbers["standings"] = [[one.back_to, one.mark] for one in self._standings]
         if self._schedule is not None:
             numbers["scheduler"] = _name_of(self._scheduler)
             numbers["loads"], numbers["unanswered"] = self._loads, self._unanswered
-            parts["schedule"] = self._schedule.state()
         return State(numbers, parts=parts)
 
     def restore(self, state: State) -> None:
@@ -376,26 +433,43 @@ class Front(Stateful):
         self._order.restore(state.part("order"))
         if self._spec.identified:
             self._ids.restore(state.part("ids"))
-        self.restore_mark(state)
         if self._schedule is not None:
-            self._restore_schedule(self._schedule, state)
+            self._check_scheduler(state)
+        self.restore_mark(state)
+        if self._retained is not None and "retained" in state.parts:
+            base = Front(self._spec, self._place, self._block_size)
+            base.restore_mark(state.part("base"))
+            self._retained.restore(state.part("retained"), base)
+            self._restore_standings(state.numbers)
+        if self._schedule is not None:
+            self._restore_loads(state)
 
-    def mark(self) -> Front:
-        """Return a front that stands, behind the order, where this one does, for `Rewind`."""
+    def _mark(self, retained: RetainedEvents[Front]) -> MarkSet:
+        """Note where it stands behind the order, and let instances do so."""
         twin = copy.copy(self)
-        twin._rewind(self)
-        return twin
+        # It is not asked for more than where it stood.
+        twin._retained, twin._sent = None, []
+        twin._rewind(self, [])
+        number = retained.mark(twin)
+        self._standings = [replace(standing, mark=number) for standing in self._standings]
+        return MarkSet(number)
 
-    def _rewind(self, mark: Front) -> None:
+    def _rewind(self, mark: Front, idle: Sequence[IdlePartitions]) -> None:
+        """Stand, behind the order, where a front does, but for partitions forgotten since."""
         self._numbers = mark._numbers.snapshot()
         self._splitter = None if mark._splitter is None else mark._splitter.snapshot()
+        self._schedule = None if mark._schedule is None else mark._schedule.snapshot()
         self._ended, self._untaken = False, None
+        for one in idle:
+            self._forget(*one)
 
     def mark_state(self) -> State:
         """Return what is kept behind the order, for `restore_mark`."""
         parts = {"numbers": self._numbers.state()}
         if self._splitter is not None and not self._ended:
             parts["windows"] = self._splitter.state()
+        if self._schedule is not None:
+            parts["schedule"] = self._schedule.state()
         return State({}, parts=parts)
 
     def restore_mark(self, state: State) -> None:
@@ -404,8 +478,10 @@ class Front(Stateful):
         if self._splitter is not None and not self._ended:
             self._splitter.restore(state.part("windows"))
             self._require_same(self._splitter)
+        if self._schedule is not None:
+            self._schedule.restore(state.part("schedule"), self.opened())
 
-    def _restore_schedule(self, schedule: Schedule, state: State) -> None:
+    def _check_scheduler(self, state: State) -> None:
         saved, now = state.numbers.get("scheduler"), _name_of(self._scheduler)
         if saved != now:
             raise StateError(
@@ -413,7 +489,19 @@ class Front(Stateful):
                 detail=f"saved with {saved}, now {now}",
                 hint="go on with the scheduler that it was started with, or start from the input",
             )
-        schedule.restore(state.part("schedule"), self.opened())
+
+    def _restore_standings(self, numbers: Mapping[str, object]) -> None:
+        if self._schedule is None:
+            return
+        sent, standings = numbers.get("sent"), numbers.get("standings")
+        require(isinstance(sent, list) and isinstance(standings, list), "marks are missing")
+        assert isinstance(sent, list)
+        assert isinstance(standings, list)
+        require(len(sent) == len(standings) == len(self._loads), "marks are missing")
+        self._sent = [deque(_counts(one, len(one))) for one in sent]
+        self._standings = [Standing(int(NO_TIME), *one) for one in standings]
+
+    def _restore_loads(self, state: State) -> None:
         loads, unanswered = (
             _counts(state.numbers.get(name), len(self._loads)) for name in ("loads", "unanswered")
         )
@@ -477,19 +565,33 @@ class Front(Stateful):
         """Return events as they came."""
         return rows.drop_columns([EVENT_ID.name]) if self._spec.identified else rows
 
-    def _blocks(self, released: ReleasedEvents, *, ended: bool) -> Iterator[Deliver | Routed]:
+    def _blocks(
+        self, released: ReleasedEvents, *, ended: bool
+    ) -> Iterator[MarkSet | Deliver | Routed]:
         """Let events go on in blocks, and time with the last of them."""
         rows = released.rows.select(self._spec.events.names)
-        if self._block_size is not None:
+        if self._block_size is not None or self._retained is not None:
             rows = as_table(rows)
-            while rows.num_rows and (size := self._block_size(rows)) < rows.num_rows:
-                yield from self._route(rows.slice(0, size), int(NO_TIME), ended=False)
+            while rows.num_rows and (size := self._size(rows)) < rows.num_rows:
+                yield from self._route(rows.slice(0, size), int(NO_TIME), ended=False, again=True)
                 rows = rows.slice(size)
         yield from self._route(rows, released.watermark, ended=ended)
 
+    def _size(self, rows: pa.Table) -> int:
+        """Return how many of the first rows go on together."""
+        size = rows.num_rows if self._block_size is None else self._block_size(rows)
+        if self._retained is None:
+            return size
+        # What is long has marks inside, so that nobody goes back behind its begin for its end.
+        least: int = max(self._retained.stretch_rows, rows.num_rows // STRETCHES)
+        return min(size, least)
+
     def _route(
-        self, rows: pa.Table | RearrangedRows, watermark: int, *, ended: bool
-    ) -> Iterator[Deliver | Routed]:
+        self, rows: pa.Table | RearrangedRows, watermark: int, *, ended: bool, again: bool = False
+    ) -> Iterator[MarkSet | Deliver | Routed]:
+        retained = self._retained
+        if retained is not None and retained.wants_mark:
+            yield self._mark(retained)
         splitter, events, split = self._splitter, self._no_events, NO_SPLIT
         arrived = self.arrived + rows.num_rows
         changes = self._lost or splitter is not None or self._schedule is not None
@@ -506,34 +608,52 @@ class Front(Stateful):
             self._untaken = ended
         if splitter is not None:
             split = self._close(splitter, split, watermark, ended=ended)
+        if retained is not None:
+            retained.take(events.rows, watermark)
         if self._schedule is None:
             self._unanswered[0] += changes
-            yield Deliver(0, events, None, split, arrived, watermark, ended)
+            standing = self._standing(0)
+            yield Deliver(0, events, None, split, arrived, watermark, ended, standing)
         else:
             shares = self._schedule.route(events, split, self._loads)
-            if splitter is None:
-                if self._spec.bound.within is not None and rows.num_rows:
-                    watermark = max(watermark, int(events.times[-1]))
-                shares += self._others(shares, watermark, ended=ended)
+            if splitter is None and self._spec.bound.within is not None and rows.num_rows:
+                watermark = max(watermark, int(events.times[-1]))
+            shares += self._others(shares, watermark, ended=ended)
             for one in shares:
-                delivery = Deliver(
-                    one.instance, events, one.ranges, one.split, arrived, watermark, ended
-                )
                 self._unanswered[one.instance] += 1
                 self._loads[one.instance] += one.size
-                yield delivery
+                told = arrived, watermark, ended, self._standing(one.instance)
+                yield Deliver(one.instance, events, one.ranges, one.split, *told)
         if self._spec.forgets_partitions and splitter is not None:
             touched = np.union1d(events.partition, split.closed.partition)
             self._numbers.forget(splitter.idle(touched))
-        yield Routed(arrived, watermark, ended)
+        certain = int(NO_TIME) if retained is None else _END if ended else self.certain
+        yield Routed(arrived, watermark, ended, certain, again)
+
+    def _standing(self, instance: int) -> Standing | None:
+        """Return where an instance is to stand when it takes what it is sent now."""
+        retained = self._retained
+        if retained is None:
+            return None
+        standing = self._standings[instance]
+        self._standings[instance] = Standing(int(NO_TIME))
+        self._sent[instance].append(retained.newest)
+        return replace(standing, bound=retained.bound, oldest=retained.oldest)
 
     def _others(self, shares: Sequence[Delivery], watermark: int, *, ended: bool) -> list[Delivery]:
-        """Return what instances get that have no events: time and the end decide in partitions."""
-        if not ended and (self._spec.bound.within is None or watermark == NO_TIME):
-            return []
+        """Return what instances get that have no events, and are to hear of something else.
+
+        Time and the end decide in partitions. Who is to go back has windows that are others' now.
+        """
         had = {one.instance for one in shares}
-        others = (number for number in range(len(self._loads)) if number not in had)
-        return [Delivery(number, *NO_ROWS, NO_SPLIT) for number in others]
+        decides = self._splitter is None and (
+            ended or (self._spec.bound.within is not None and watermark != NO_TIME)
+        )
+        return [
+            Delivery(number, *NO_ROWS, NO_SPLIT)
+            for number, standing in enumerate(self._standings)
+            if number not in had and (decides or standing.back_to is not None)
+        ]
 
     def _close(self, splitter: Splitter, split: Split, watermark: int, *, ended: bool) -> Split:
         """Add what the passing of time closes, and the end of the input."""
@@ -550,16 +670,25 @@ class Front(Stateful):
             self._order.accept()
             self._numbers.accept()
             self._ended, self._untaken = self._untaken, None
-        if len(idle := message.answer.idle):
-            # More events may be on their way to an instance that knows nothing of them yet.
-            over = self._numbers.taken[idle] == message.answer.seen
-            self._numbers.forget(idle[over], restart=True)
+        idle = message.answer.idle, message.answer.seen
+        if self._retained is None:
+            self._forget(*idle)
+        elif (before := self._sent[message.instance].popleft()) >= 0:
+            self._forget(*idle)
+            self._retained.note_idle(*idle, before)
         if self._unanswered[message.instance]:
             self._unanswered[message.instance] -= 1
             if self._schedule is None:
                 self._lost = self._unanswered[0] > 0
             else:
                 self._loads[message.instance] -= message.answer.events
+
+    def _forget(self, idle: Integers, seen: Integers) -> None:
+        """Forget the partitions that an instance has forgotten, with all their events."""
+        if len(idle):
+            # More events may be on their way to an instance that knows nothing of them yet.
+            over = self._numbers.taken[idle] == seen
+            self._numbers.forget(idle[over], restart=True)
 
     def _fitted(self, rows: pa.Table) -> pa.Table:
         """Return rows with the columns of the stream, or refuse those that have not all of them.

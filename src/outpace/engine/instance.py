@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
@@ -10,15 +14,20 @@ from outpace.engine.match.output import timed_out_schema
 from outpace.engine.message import (
     Answer,
     Deliver,
+    Standing,
 )
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State
+from outpace.engine.state import NATURAL, State, integer
 from outpace.engine.window_match.apply import AppliedOperator, WindowedApply
 from outpace.engine.window_match.apply_shared import SharedApply
 from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.partition_matcher import PartitionMatcher
+from outpace.engine.window_match.result import COMPLETING, WindowMatches
 from outpace.pattern.operator import SharedOperator
+
+_Matcher: TypeAlias = PartitionMatcher | WindowMatcher | AppliedOperator
 
 
 class Instance(Stateful):
@@ -33,7 +42,7 @@ class Instance(Stateful):
         look at all rows kept.
     """
 
-    CHANGED = ("_matcher",)
+    CHANGED = ("_matcher", "_marks")
 
     def __init__(self, spec: OperatorSpec, *, tells_time: bool = False) -> None:
         self._spec = spec
@@ -42,6 +51,8 @@ class Instance(Stateful):
         if spec.task is not None and spec.task.timeouts:
             self._nothing = timed_out_schema(spec.task).empty_table()
         self._matcher = _make_matcher(spec)
+        #: As what it stood at marks, by their numbers, where late events correct.
+        self._marks: dict[int, _Matcher] = {}
 
     @property
     def begun(self) -> int:
@@ -75,6 +86,46 @@ class Instance(Stateful):
 
     def step(self, delivery: Deliver) -> Answer:
         """Take events and windows, and return what became final."""
+        if delivery.standing is not None:
+            self._stand(delivery.standing)
+        answer = self._take(delivery)
+        if delivery.standing is None:
+            return answer
+        return replace(answer, matches=self._found(answer.matches, delivery))
+
+    def _stand(self, standing: Standing) -> None:
+        """Go back to a mark, and set one, as a delivery says.
+
+        Between two marks without a delivery nothing changed, so one of them stands for both.
+        """
+        if standing.back_to is not None:
+            later = sorted(number for number in self._marks if number >= standing.back_to)
+            if later:
+                self._matcher = self._marks[later[0]].snapshot()
+                for number in later[1:]:
+                    del self._marks[number]
+        if standing.mark is not None:
+            self._marks[standing.mark] = self._matcher.snapshot()
+        for number in [number for number in self._marks if number < standing.oldest]:
+            del self._marks[number]
+
+    def _found(self, matches: WindowMatches, delivery: Deliver) -> WindowMatches:
+        """Return matches with the time before which all that they depend on lies.
+
+        What an event completed is found with it, and not only with all of its block.
+        """
+        assert delivery.standing is not None
+        assert self._spec.disorder is not None
+        found = np.full(len(matches), delivery.standing.bound)
+        arrival = delivery.events.arrival
+        if len(matches) and len(arrival):
+            times = as_integers(delivery.events.rows.column(self._spec.disorder.time))
+            place = np.minimum(np.searchsorted(arrival, matches.event), len(arrival) - 1)
+            own = (matches.phase == COMPLETING) & (arrival[place] == matches.event)
+            found[own] = times[place[own]] + 1
+        return matches.found_by(found)
+
+    def _take(self, delivery: Deliver) -> Answer:
         events, ended = delivery.own_events, delivery.ended
         watermark = self._watermark(delivery.watermark)
         matcher = self._matcher
@@ -113,18 +164,26 @@ class Instance(Stateful):
         return self._matcher.count(delivery.own_events, delivery.split)
 
     def state(self) -> State:
-        """Return all that is kept, for `restore`."""
-        return self._matcher.state()
+        """Return all that is kept, for `restore`: where it stands, and where at the oldest mark.
+
+        Who goes on from it goes back no less far.
+        """
+        state = self._matcher.state()
+        if not self._marks:
+            return state
+        oldest = min(self._marks)
+        base = {"now": state, "base": self._marks[oldest].state()}
+        return State({"oldest": oldest}, parts=base)
 
     def restore(self, state: State, front: Front | None = None) -> None:
         """Go on from what `state` returned, and a front that was saved with it, if any."""
         fresh = Instance(self._spec, tells_time=self._tells_time)
-        if isinstance(fresh._matcher, PartitionMatcher):
-            known = () if front is None else (front.taken, front.arrived)
-            fresh._matcher.restore(state, *known)
-        else:
-            windows = (None, None) if front is None else (front.opened(), front.taken)
-            fresh._matcher.restore(state, *windows)
+        if "base" in state.parts:
+            base = None if front is None else front.base
+            fresh._marks = {integer(state.numbers, "oldest", NATURAL): _make_matcher(self._spec)}
+            _restore(next(iter(fresh._marks.values())), state.part("base"), base)
+            state = state.part("now")
+        _restore(fresh._matcher, state, front)
         self.become(fresh)
 
     def _watermark(self, watermark: int) -> int:
@@ -144,7 +203,15 @@ class Instance(Stateful):
         return max(watermark - reach, int(NO_TIME))
 
 
-def _make_matcher(spec: OperatorSpec) -> PartitionMatcher | WindowMatcher | AppliedOperator:
+def _restore(matcher: _Matcher, state: State, front: Front | None) -> None:
+    """Let a matcher go on from a state, and a front that was saved with it, if any."""
+    if isinstance(matcher, PartitionMatcher):
+        matcher.restore(state, *(() if front is None else (front.taken, front.arrived)))
+    else:
+        matcher.restore(state, *((None, None) if front is None else (front.opened(), front.taken)))
+
+
+def _make_matcher(spec: OperatorSpec) -> _Matcher:
     if spec.task is None:
         make = spec.query.operator
         assert make is not None

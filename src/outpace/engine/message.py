@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import Events, chosen
-from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.window_match.result import WindowMatches
 
@@ -109,6 +108,28 @@ class SourceEnded:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """Where an instance is to stand when it takes a delivery, where late events correct.
+
+    Parameters
+    ----------
+    bound
+        With the delivery, all that came lies before this time, and time has not come further.
+    back_to
+        A mark to go back to first; None: nowhere.
+    mark
+        The number of a mark that is to be set then; None: of none.
+    oldest
+        Nobody goes back to a mark before this one.
+    """
+
+    bound: int
+    back_to: int | None = None
+    mark: int | None = None
+    oldest: int = 0
+
+
+@dataclass(frozen=True)
 class Deliver:
     """An instance is to take events with its windows that they open and close.
 
@@ -127,6 +148,8 @@ class Deliver:
         No later event has a time before this.
     ended
         Whether no more events come.
+    standing
+        Where the instance stands before; None where nobody goes back.
     """
 
     instance: int
@@ -136,6 +159,7 @@ class Deliver:
     arrived: int
     watermark: int = NO_TIME
     ended: bool = False
+    standing: Standing | None = None
 
     @property
     def size(self) -> int:
@@ -151,46 +175,24 @@ class Deliver:
 
 
 @dataclass(frozen=True)
-class Correct:
-    """From the front to the instance beside: events came late, but not too late to go back.
+class MarkSet:
+    """From the front: all parts note where they stand, as the mark of a number.
 
-    Parameters
-    ----------
-    rows
-        The events, as the order has them.
+    Numbers rise. An instance hears of it with the next delivery that it gets, see `Standing`.
     """
 
-    rows: pa.Table
+    number: int
 
 
 @dataclass(frozen=True)
-class Rewind:
-    """To the front: stand behind the order where you did; the order goes on from where it is.
+class WentBack:
+    """From the front: events came late, and all parts go back to a mark before them.
 
-    Parameters
-    ----------
-    mark
-        What `Front.mark` returned then.
+    What was delivered since is of no use, and comes again, with the late events in their places. An
+    instance hears of it with the next delivery that it gets, see `Standing`.
     """
 
-    mark: Stateful
-
-
-@dataclass(frozen=True)
-class EventsReplayed:
-    """To the front, after `Rewind`: let events go on that have left the order before.
-
-    Parameters
-    ----------
-    rows
-        The events, in order.
-    watermark, ended
-        No later event has a time before this; whether none comes at all.
-    """
-
-    rows: pa.Table
-    watermark: int = NO_TIME
-    ended: bool = False
+    mark: int
 
 
 @dataclass(frozen=True)
@@ -241,11 +243,23 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Routed:
-    """All that is to be delivered for a stimulus is: so far have stream and time come."""
+    """All that is to be delivered of some events is: so far have stream and time come.
+
+    Parameters
+    ----------
+    arrived, watermark, ended
+        As in `Deliver`.
+    certain
+        Nothing that comes changes what lies before this time; NO_TIME where nobody knows.
+    again
+        Whether more follows of what is delivered once more.
+    """
 
     arrived: int
     watermark: int = NO_TIME
     ended: bool = False
+    certain: int = NO_TIME
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -290,8 +304,10 @@ class Emit:
     watermark: int = NO_TIME
 
 
-#: What a front hears of the instance beside, and of going back.
-Reply: TypeAlias = Delivered | DeliveryFailed | Rewind | EventsReplayed
+#: What a front hears of instances.
+Reply: TypeAlias = Delivered | DeliveryFailed | AllAnswered
+#: What a front says.
+Move: TypeAlias = "SetAside | MarkSet | WentBack | Deliver | Routed"
 Stimulus: TypeAlias = EventsArrived | TimeTold | TimerFired | SourceEnded | ClockExchange
 Instruction: TypeAlias = Emit | SetAside
 

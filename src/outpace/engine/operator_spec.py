@@ -152,6 +152,11 @@ class OperatorSpec:
         return self.task is not None and not numbered
 
     @property
+    def corrects(self) -> bool:
+        """Whether late events correct what came out."""
+        return self.disorder is not None and self.query.corrects
+
+    @property
     def horizon(self) -> int | None:
         """How far back late events correct what came out; None where none does."""
         return None if self.disorder is None else self.disorder.horizon
@@ -181,6 +186,8 @@ class OperatorSpec:
         if self.task is None:
             return self.schema
         wanted = {*kept_columns(self.task, self.bound.schema), EVENT_ID.name}
+        if self.disorder is not None and self.corrects:
+            wanted.add(self.disorder.time)  # Who finds a match says what time it depends on.
         return pa.schema([field for field in self.ordered if field.name in wanted])
 
     @cached_property
@@ -190,7 +197,7 @@ class OperatorSpec:
         if self.windows is not None:
             wanted.update(self.windows.columns)
             wanted.update(() if self.windows.time is None else [self.windows.time])
-        if self.disorder is not None and self.query.corrects:
+        if self.disorder is not None and self.corrects:
             # A late event is put in its place among those that are kept.
             wanted.update(self.bound.order_by, self.disorder.columns)
         return pa.schema([field for field in self.ordered if field.name in wanted])

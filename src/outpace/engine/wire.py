@@ -19,7 +19,7 @@ import itertools
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import astuple, fields, replace
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +39,7 @@ from outpace.engine.message import (
     EventsArrived,
     Instruction,
     SourceEnded,
+    Standing,
     Stimulus,
     TimerFired,
     TimeTold,
@@ -107,7 +108,7 @@ class _Layout:
         return known[: self._numbers], parts
 
 
-_DELIVERY: Final = _Layout(numbers=5, parts=4)
+_DELIVERY: Final = _Layout(numbers=5, parts=5)
 _ANSWER: Final = _Layout(numbers=7, parts=6)
 _STIMULUS: Final = _Layout(numbers=2, parts=3)
 
@@ -155,9 +156,13 @@ def write_delivery(delivery: Deliver, spec: OperatorSpec, *, apart: bool = False
         ranges = np.array(known, "<i8").tobytes()
     if not apart and len(events.arrival):
         block = block_cells([pack_events(events, spec.kept.names)])[0].as_buffer()
+    standing = b""
+    if delivery.standing is not None:
+        told = [-1 if one is None else one for one in astuple(delivery.standing)]
+        standing = np.array(told, "<i8").tobytes()
     return _DELIVERY.join(
         (delivery.instance, delivery.arrived, delivery.watermark, delivery.ended, first),
-        [block, ranges, write_windows(split.opened), write_windows(split.closed)],
+        [block, ranges, write_windows(split.opened), write_windows(split.closed), standing],
     )
 
 
@@ -166,7 +171,7 @@ def read_delivery(
 ) -> Deliver:
     """Read what `write_delivery` wrote; where its events lie apart, `block` has them, if any."""
     (instance, arrived, watermark, ended, first), parts = _DELIVERY.part(data)
-    rows, ranges, opened, closed = parts
+    rows, ranges, opened, closed, told = parts
     columns = pa.schema([*spec.kept, *_NUMBERS])
     own, given = np.frombuffer(ranges, "<i8").reshape(-1, 2), None
     if spec.windows is None and (block is not None or len(rows)):
@@ -182,7 +187,13 @@ def read_delivery(
     else:
         events = no_events(spec.kept)
     split = Split(read_windows(opened), read_windows(closed))
-    return Deliver(instance, events, given, split, arrived, watermark, bool(ended))
+    standing = None
+    if len(told):
+        bound, back_to, mark, oldest = np.frombuffer(told, "<i8").tolist()
+        marks = {"back_to": back_to, "mark": mark}
+        known = {name: one for name, one in marks.items() if one >= 0}
+        standing = Standing(bound, **known, oldest=oldest)
+    return Deliver(instance, events, given, split, arrived, watermark, bool(ended), standing)
 
 
 def write_answer(answer: Answer) -> bytes:
@@ -191,7 +202,9 @@ def write_answer(answer: Answer) -> bytes:
     if len(matches):
         table, ids = write_table(matches.table), matches.ids.words.astype("<u8").tobytes()
         keys = matches.event, matches.phase, matches.window, matches.partition
-        numbers = _write_columns(len(matches), [np.diff(matches.offsets), *keys, matches.ids.start])
+        columns = [np.diff(matches.offsets), *keys, matches.ids.start]
+        columns += [] if matches.found is None else [matches.found]
+        numbers = _write_columns(len(matches), columns)
     if answer.timed_out.column_names:
         timed_out = write_table(answer.timed_out)
     known = answer.watermark, answer.open_windows, answer.events
@@ -209,7 +222,7 @@ def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
     matches = WindowMatches.none(output)
     if len(numbers):
         count, columns = _read_columns(numbers)
-        sizes, event, phase, window, partition, start = (
+        sizes, event, phase, window, partition, start, *found = (
             column.of(rising(0, count)) if isinstance(column, Linear) else column
             for column in columns
         )
@@ -217,6 +230,7 @@ def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
         ids = MatchIds(start, np.frombuffer(words, "<u8").reshape(-1, 2))
         rows = read_table(table)
         matches = WindowMatches(rows, offsets, event, phase, window, partition, lambda: ids)
+        matches = matches.found_by(found[0]) if found else matches
     return Answer(
         replace(matches, diff=diff, confirmed=bool(confirmed)),
         read_table(timed_out) if len(timed_out) else pa.table({}),

@@ -30,7 +30,11 @@ class BusyMeter:
         try:
             yield
         finally:
-            self._worked += time.perf_counter() - begin
+            self.add(time.perf_counter() - begin)
+
+    def add(self, seconds: float) -> None:
+        """Count time that something took."""
+        self._worked += seconds
 
     def share(self) -> float | None:
         """Return how busy it was since it was asked last; None where that is too short ago."""

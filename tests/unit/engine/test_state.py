@@ -51,7 +51,7 @@ def test_the_reference_describes_this_version() -> None:
 def test_another_version_is_named() -> None:
     newer = bytearray(SAVED)
     newer[7] = 9
-    with pytest.raises(StateError, match="has version 9, this release reads version 7"):
+    with pytest.raises(StateError, match="has version 9, this release reads version 8"):
         State.decode(bytes(newer))
 
 

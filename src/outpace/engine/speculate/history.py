@@ -1,19 +1,14 @@
-"""What an operator did within a horizon, so that it can go back and do it again with a late event.
+"""What came out of an operator within a horizon, so that it can say what a late event changes.
 
-    time       ------------------------------------------------------->
-    stretches  | mark, rows, matches | mark, rows, matches | mark, rows
+    marks      | matches             | matches             | matches
                                      ^ go back    * late              ^ now
 
-A stretch begins with a mark, a snapshot of the parts as they stood, and has the rows that they took
-since and the matches that came of them. To correct is to go back to the last mark that lies before
-the late event, to take the rows since then once more with the event in its place, and to compare
-the matches by their ids: what is no longer found is taken back, what is found now comes out. A
-match is certain once nothing can come any more before the time that had passed when it was found.
+Matches are kept by the mark behind which they came out. When the operator goes back to a mark (see
+`retained`), what came out since is compared with what is found once more, by the ids of matches:
+what is no longer found is taken back, what is found now comes out. A match is certain once nothing
+can come any more before the time that had passed when it was found.
 
-Memory: the rows and matches within the horizon, and those of at most one stretch before it; a
-stretch has at least `STRETCH_ROWS` rows and about a part in `STRETCHES` of all, so there are few
-marks. The cost of a correction: that of the rows behind the mark, of which a part in `STRETCHES`
-lies before the event.
+Memory: the matches within the horizon, and those of at most one stretch before it.
 """
 
 from __future__ import annotations
@@ -21,22 +16,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Booleans, Integers
-from outpace.engine.rows.times import as_integers
+from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import ANY, State, integer, integers, require, typed
-from outpace.engine.window_match.result import COMPLETING, WindowMatches
+from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, typed
+from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bound import CONFIRMED, DIFF
-
-#: A stretch has at least so many rows, and there are about so many of them.
-STRETCH_ROWS: Final = 4096
-STRETCHES: Final = 16
 
 Mark = TypeVar("Mark")
 
@@ -72,102 +62,107 @@ class GivenMatches:
         )
 
 
-class Stretch(Stateful, Generic[Mark]):
-    """A mark, and what happened from there to the next.
+class MatchStretch(Stateful, Generic[Mark]):
+    """A mark, and the matches that came out from there to the next.
 
     Parameters
     ----------
+    number
+        Of the mark.
     mark
-        The parts as they stood; nobody changes them.
-    bound
-        All that they had taken lies before this time, and no time behind it had been told.
+        Who put the matches together, as it stood; nobody changes it.
     """
 
-    CHANGED = ("rows", "given")
+    CHANGED = ("given",)
 
-    def __init__(self, mark: Mark, bound: int) -> None:
-        self.mark, self.bound = mark, bound
-        self.rows: list[pa.Table] = []
+    def __init__(self, number: int, mark: Mark) -> None:
+        self.number, self.mark = number, mark
         self.given: list[GivenMatches] = []
-        self.size = 0
 
 
-class OperatorHistory(Stateful, Generic[Mark]):
-    """What was taken and given within a horizon.
+class MatchHistory(Stateful, Generic[Mark]):
+    """What came out within a horizon, and what is still to be said of it.
 
     Parameters
     ----------
-    rows, output
-        The columns of events, and of matches.
-    time
-        The column of event time.
+    output
+        The columns of matches; where one of them says whether a match is certain, all that become
+        so are told.
     """
 
-    CHANGED = ("_stretches",)
+    CHANGED = ("_stretches", "_fresh")
 
-    def __init__(self, rows: pa.Schema, output: pa.Schema, time: str) -> None:
-        self._rows, self._output, self._time = rows, output, time
-        self._stretches: list[Stretch[Mark]] = []
-        #: All that was taken lies before this time.
-        self._bound = int(NO_TIME)
-        #: How many events had arrived, and the times of the last of them.
-        self._nothing = np.zeros(0, np.int64)
+    def __init__(self, output: pa.Schema) -> None:
+        self._output, self._speculates = output, CONFIRMED in output.names
+        self._stretches: list[MatchStretch[Mark]] = []
+        #: What was found and nobody has been told yet, by the number of the mark before it.
+        self._fresh: list[tuple[int, WindowMatches]] = []
+        #: What came out since the mark that the operator went back to; None where it did not.
+        self._before: GivenMatches | None = None
         #: The stretch, and in it the first part, of which not all is known to be certain.
         self._unsure = (0, 0)
-        self._last: tuple[int, Integers] = 0, self._nothing
-
-    def __len__(self) -> int:
-        return sum(stretch.size for stretch in self._stretches)
 
     @property
-    def begun(self) -> bool:
-        """Whether there is a mark."""
-        return bool(self._stretches)
+    def went_back(self) -> bool:
+        """Whether matches have come out that are to be compared with what is found once more."""
+        return self._before is not None
 
-    @property
-    def wants_mark(self) -> bool:
-        """Whether the next rows should begin a stretch."""
-        return not self._stretches or self._stretches[-1].size >= self.stretch_rows
+    def mark(self, number: int, mark: Mark) -> None:
+        """Begin a stretch: who puts matches together stands so now."""
+        self._stretches.append(MatchStretch(number, mark))
 
-    @property
-    def stretch_rows(self) -> int:
-        """How many rows a stretch should have."""
-        return max(STRETCH_ROWS, len(self) // STRETCHES)
+    def go_back(self, number: int) -> Mark:
+        """Go back to a mark, and return it; what came out since is to be compared."""
+        place = [stretch.number for stretch in self._stretches].index(number)
+        since = self._stretches[place:]
+        given = [one for stretch in since for one in stretch.given]
+        if self._before is not None:
+            given.append(self._before)
+        self._before = GivenMatches.joined(self._output, given)
+        self._stretches[place:] = [MatchStretch(number, since[0].mark)]
+        self._fresh = [one for one in self._fresh if one[0] < number]
+        self._unsure = min(self._unsure, (place, 0))
+        return since[0].mark
 
-    def mark(self, mark: Mark) -> None:
-        """Begin a stretch: the parts stand so now."""
-        self._stretches.append(Stretch(mark, self._bound))
-
-    def take(self, rows: pa.Table, watermark: int, arrived: int) -> None:
-        """Note rows that were taken, in their order, how far time had come then, and their number.
-
-        With them so many had arrived.
-        """
-        stretch = self._stretches[-1]
-        self._last = arrived, self._nothing
-        if rows.num_rows:
-            stretch.rows.append(rows)
-            stretch.size += rows.num_rows
-            times = as_integers(rows.column(self._time))
-            self._bound = max(self._bound, int(times[-1]) + 1)
-            self._last = arrived, times
-        self._bound = max(self._bound, int(watermark))
-
-    def give(self, matches: WindowMatches, certain: int) -> GivenMatches:
-        """Note matches that came out, and return them; nothing that comes lies before a time."""
-        found = np.full(len(matches), self._bound)
-        arrived, times = self._last
-        if len(matches) and len(times):
-            # What an event completed is found with it, and not only with all of its block.
-            place = matches.event - (arrived - len(times))
-            own = (matches.phase == COMPLETING) & (place >= 0) & (place < len(times))
-            found[own] = times[place[own]] + 1
-        given = GivenMatches(matches, found, found <= certain)
+    def give(self, matches: WindowMatches) -> None:
+        """Take matches that are found."""
         if len(matches):
-            self._stretches[-1].given.append(given)
-        return given
+            self._fresh.append((self._stretches[-1].number, matches))
 
-    def make_certain(self, time: int) -> WindowMatches:
+    def emit(self, certain: int) -> WindowMatches:
+        """Return what is to be said: nothing that comes lies before a time."""
+        sure = self._make_certain(certain) if self._speculates else None
+        fresh = [_given(matches, certain) for _, matches in self._fresh]
+        after = GivenMatches.joined(self._output, fresh)
+        if self._before is None:
+            out = [said(after.matches, 1, after.certain) if self._speculates else after.matches]
+        else:
+            change = changes(self._before, after)
+            gone = said(change.gone, -1, np.zeros(len(change.gone), np.bool_))
+            out = [gone, said(change.come, 1, change.certain)]
+            if self._speculates:
+                out.insert(1, said(change.confirmed, 0))
+            ends = np.cumsum([len(one) for one in fresh], dtype=np.int64)
+            fresh = [
+                replace(one, certain=one.certain | change.kept[end - len(one) : end])
+                for one, end in zip(fresh, ends, strict=True)
+            ]
+        if sure is not None and len(sure):
+            out.insert(0, said(sure, 0))
+        self._keep(fresh)
+        return WindowMatches.joined(self._output, out)
+
+    def _keep(self, fresh: Sequence[GivenMatches]) -> None:
+        """Note what was said."""
+        places = {stretch.number: place for place, stretch in enumerate(self._stretches)}
+        for (number, _), one in zip(self._fresh, fresh, strict=True):
+            place = places.get(number, 0)
+            given = self._stretches[place].given
+            self._unsure = min(self._unsure, (place, len(given)))
+            given.append(one)
+        self._fresh, self._before = [], None
+
+    def _make_certain(self, time: int) -> WindowMatches:
         """Return the matches that are certain and were not said to be: nothing lies before a time.
 
         They are said to be now.
@@ -192,75 +187,57 @@ class OperatorHistory(Stateful, Generic[Mark]):
         self._unsure = number, place
         return WindowMatches.joined(self._output, sure)
 
-    def go_back(self, late: pa.Table) -> tuple[Mark, pa.Table, GivenMatches]:
-        """Forget what happened since the last mark before some rows; return the mark and that."""
-        time = as_integers(late.column(self._time)).min()
-        place = max(
-            n for n, stretch in enumerate(self._stretches) if n == 0 or stretch.bound <= time
-        )
-        since, self._stretches = self._stretches[place:], self._stretches[:place]
-        self._unsure = min(self._unsure, (place, 0))
-        self._bound = since[0].bound
-        rows = pa.concat_tables(
-            [self._rows.empty_table(), *(one for stretch in since for one in stretch.rows)]
-        )
-        given = [one for stretch in since for one in stretch.given]
-        return since[0].mark, rows, GivenMatches.joined(self._output, given)
-
-    def change(self, before: GivenMatches, after: Sequence[GivenMatches]) -> Changes:
-        """Compare what came out with what should have and was noted; what was certain stays so."""
-        change = changes(before, GivenMatches.joined(self._output, after))
-        begin = 0
-        kept = {id(one): one for one in after}
-        for stretch in self._stretches:
-            for place, given in enumerate(stretch.given):
-                if id(given) in kept:
-                    certain = change.kept[begin : begin + len(given)]
-                    stretch.given[place] = replace(given, certain=given.certain | certain)
-                    begin += len(given)
-        return change
-
-    def forget(self, certain: int) -> None:
-        """Forget what nothing that comes from a time on can change."""
-        behind = sum(stretch.bound <= certain for stretch in self._stretches[1:])
-        if behind and certain != NO_TIME:
+    def forget(self, oldest: int) -> None:
+        """Forget what came out before a mark, which nobody goes back before."""
+        behind = sum(stretch.number <= oldest for stretch in self._stretches[1:])
+        if behind:
             self._stretches = self._stretches[behind:]
             number, place = self._unsure
             self._unsure = (number - behind, place) if number >= behind else (0, 0)
 
     @property
+    def begun(self) -> bool:
+        """Whether there is a mark."""
+        return bool(self._stretches)
+
+    @property
     def base(self) -> Mark:
-        """The parts as they stood at the first mark."""
+        """Who puts matches together, as it stood at the first mark."""
         return self._stretches[0].mark
 
     def state(self) -> State:
         """Return all that is kept but the marks, for `restore`."""
-        rows = [
-            self._rows.empty_table(),
-            *(one for stretch in self._stretches for one in stretch.rows),
-        ]
         given = GivenMatches.joined(
             self._output, [one for stretch in self._stretches for one in stretch.given]
         )
-        numbers = {"bound": self._bound, "first": self._stretches[0].bound}
-        sure = pa.table({"found": given.found, "certain": given.certain.astype(np.int64)})
-        matches = given.matches
-        tables = [pa.concat_tables(rows), pa.table(matches.numbers), matches.table, sure]
-        return State(numbers, [table.combine_chunks() for table in tables])
+        return State({"oldest": self._stretches[0].number}, _tables(given))
 
     def restore(self, state: State, base: Mark) -> None:
-        """Go on from what `state` returned, and the parts as they stood at the first mark."""
-        header, (rows, numbers, table, sure) = state.content(4)
-        stretch = Stretch(base, integer(header, "first"))
-        self._bound = integer(header, "bound")
-        rows = typed(rows, self._rows)
-        require(not rows.column(self._time).null_count, "an event has no time")
-        stretch.rows, stretch.size = [rows], rows.num_rows
-        matches = WindowMatches.of_saved(numbers, typed(table, self._output))
-        found, certain = integers(sure, found=ANY, certain=range(2))
-        require(len(found) == len(matches), "matches are missing")
-        stretch.given = [GivenMatches(matches, found, certain.astype(np.bool_))]
+        """Go on from what `state` returned, and who puts matches together at the first mark."""
+        header, tables = state.content(3)
+        stretch = MatchStretch(integer(header, "oldest", NATURAL), base)
+        stretch.given = [_read(tables, self._output)]
         self._stretches = [stretch]
+
+
+def _given(matches: WindowMatches, certain: int) -> GivenMatches:
+    """Return matches that come out now: nothing that comes lies before a time."""
+    assert matches.found is not None
+    return GivenMatches(matches, matches.found, matches.found <= certain)
+
+
+def _tables(given: GivenMatches) -> list[pa.Table]:
+    sure = pa.table({"found": given.found, "certain": given.certain.astype(np.int64)})
+    tables = [pa.table(given.matches.numbers), given.matches.table, sure]
+    return [table.combine_chunks() for table in tables]
+
+
+def _read(tables: Sequence[pa.Table], output: pa.Schema) -> GivenMatches:
+    numbers, table, sure = tables
+    matches = WindowMatches.of_saved(numbers, typed(table, output))
+    found, certain = integers(sure, found=ANY, certain=range(2))
+    require(len(found) == len(matches), "matches are missing")
+    return GivenMatches(matches.found_by(found), found, certain.astype(np.bool_))
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,8 @@ class WindowMatches:
         rows tell.
     confirmed
         Whether nothing takes them back any more.
+    found
+        For each, the time before which all that it depends on lies; None where nobody asks.
     """
 
     table: pa.Table
@@ -71,6 +73,7 @@ class WindowMatches:
     identify: Callable[[], MatchIds]
     diff: int = 1
     confirmed: bool = True
+    found: Integers | None = None
 
     @cached_property
     def ids(self) -> MatchIds:
@@ -143,12 +146,19 @@ class WindowMatches:
             lambda: self.ids.take(chosen),
             self.diff,
             self.confirmed,
+            None if self.found is None else self.found[chosen],
         )
 
     def shown_as(self, table: pa.Table, diff: int) -> WindowMatches:
         """Return the matches with other rows, as many for each, that come, go or stay."""
         order = (self.offsets, self.event, self.phase, self.window, self.partition)
-        return WindowMatches(table, *order, lambda: self.ids, diff, self.confirmed)
+        return WindowMatches(table, *order, lambda: self.ids, diff, self.confirmed, self.found)
+
+    def found_by(self, found: Integers) -> WindowMatches:
+        """Return the matches, with the time before which all that each depends on lies."""
+        order = (self.offsets, self.event, self.phase, self.window, self.partition)
+        said = self.diff, self.confirmed
+        return WindowMatches(self.table, *order, lambda: self.ids, *said, found)
 
     def ordered(self) -> WindowMatches:
         """Return the matches in their total order; those of one window stay as they come."""
@@ -172,6 +182,7 @@ class WindowMatches:
             np.concatenate([part.partition for part in parts]),
             lambda: MatchIds.joined([part.ids for part in parts]),
             *_alike(parts),
+            _all_found(parts),
         )
 
 
@@ -180,6 +191,12 @@ def _alike(parts: Sequence[WindowMatches]) -> tuple[int, bool]:
     said = {part.diff for part in parts if len(part)}
     (confirmed,) = {part.confirmed for part in parts}
     return said.pop() if len(said) == 1 else 0 if said else 1, confirmed
+
+
+def _all_found(parts: Sequence[WindowMatches]) -> Integers | None:
+    """Return by when the matches of parts are found; None where nobody asks."""
+    found = [part.found for part in parts if part.found is not None]
+    return np.concatenate(found) if found else None
 
 
 class LazyMatches(WindowMatches):

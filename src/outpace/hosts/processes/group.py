@@ -51,6 +51,10 @@ class OperatorsInProgram:
         self._events = 0
         self.front, self.back = self, _NothingBehind()
 
+    def busy(self) -> float | None:
+        """Nobody measures it."""
+        return None
+
     @property
     def timer(self) -> int | None:
         """When `TimerFired` is due; None where never."""

@@ -17,10 +17,21 @@ import pyarrow as pa
 
 from outpace.engine.back import Back
 from outpace.engine.front import Front
-from outpace.engine.message import Answer, Deliver, Delivered, Routed, SetAside, Stimulus, TurnEnded
+from outpace.engine.message import (
+    Answer,
+    Deliver,
+    Delivered,
+    MarkSet,
+    Routed,
+    SetAside,
+    Stimulus,
+    TurnEnded,
+    WentBack,
+)
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.wire import pack_events, read_answer, write_delivery
 from outpace.hosts.background import compile_when_loaded
+from outpace.hosts.clock import BusyMeter
 from outpace.hosts.processes.processes import Processes, process_context
 from outpace.hosts.processes.ring import Ring, RingSlots, largest_block
 from outpace.hosts.processes.worker import Setup, WorkItem, WorkResult
@@ -90,6 +101,8 @@ class ParallelOperator:
         self._watch, self._aside = watch, aside
         #: Parcels of each instance without an answer.
         self._parcels = [0] * count
+        #: How busy each instance is.
+        self._meters = [BusyMeter() for _ in range(count)]
         self.bytes_written = 0
         self._slots = RingSlots(slots)
         self._ring = Ring(context, slots, memory // slots)
@@ -123,6 +136,11 @@ class ParallelOperator:
         """Whether the next events can be sent without waiting."""
         return bool(self._slots.free) and max(self._parcels) < _PARCELS
 
+    def busy(self) -> float | None:
+        """Return for which part of the last stretch of time the busiest instance was."""
+        shares = [share for meter in self._meters if (share := meter.share()) is not None]
+        return max(shares, default=None)
+
     def push(self, stimulus: Stimulus) -> Iterator[pa.Table]:
         """Let the front take what happened, and yield matches as they become complete."""
         deliveries: list[Deliver] = []
@@ -139,8 +157,14 @@ class ParallelOperator:
                     self._send(deliveries)
                     self.back.step(message)
                     deliveries = []
+                case MarkSet() | WentBack():
+                    self.back.step(message)
         self.receive(0)
         yield self.pop()
+        while self.back.goes_back:
+            # What is wrong is corrected before more comes that may be late.
+            self.receive(_TURN_S)
+            yield self.pop()
 
     def pop(self) -> pa.Table:
         """Return the matches that are complete, in their order."""
@@ -161,6 +185,7 @@ class ParallelOperator:
             self._parcels[instance] -= 1
             self.front.step(answered)
             self.back.step(answered)
+            self._meters[instance].add(done.seconds)
             for slot in done.released:
                 self._slots.release(slot)
             self._watch(instance, done, answer)

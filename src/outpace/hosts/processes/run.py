@@ -40,7 +40,7 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integer
 from outpace.engine.split.number import in_order
 from outpace.engine.whole import with_ids
-from outpace.errors import BindError, UnsupportedError, missing_column
+from outpace.errors import BindError, missing_column
 from outpace.hosts.clock import clock_time
 from outpace.hosts.processes.control import RateControl, RateController
 from outpace.hosts.processes.group import OperatorsInProgram
@@ -168,11 +168,6 @@ def _check(query: Query, sources: Sequence[Source]) -> None:
             hint=f'write order_by("{sources[0].time}")',
         )
     check_streamable(query)
-    if query.corrects:
-        raise UnsupportedError(
-            "op.run corrects nothing: what is corrected goes back in one place",
-            hint='use op.open or a stream on Spark, or write late="drop", "pass" or "side"',
-        )
     check_instances(query, windowed=False)
 
 
@@ -447,7 +442,8 @@ class Run:
                 self._source = source
                 self.metrics.sources[source].events += size
                 rows = pa.Table.from_batches([item.slice(0, size)])
-                yield from operator.push(EventsArrived(rows, name, arrival=arrival))
+                came = EventsArrived(rows, name, arrival=arrival, busy=operator.busy())
+                yield from operator.push(came)
 
     def _set_aside(self, aside: SetAside, name: str | None = None) -> None:
         """Count events that take no part, of a query of a group with a name, and say so."""

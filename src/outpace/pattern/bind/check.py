@@ -59,12 +59,6 @@ def check_instances(query: Query, *, windowed: bool = True) -> None:
             where="instances",
             hint="each is a process, or a task on Spark: have about as many as cores",
         )
-    if query.corrects and query.instance_count > 1 and not query.partitions:
-        raise BindError(
-            "what is corrected goes back in one place, so windows are not shared by instances",
-            where="instances",
-            hint="leave out instances, or partition by a key",
-        )
     if windowed and query.instance_count > 1 and query.windows is None:
         raise BindError(
             "instances are given windows, and the query has none",

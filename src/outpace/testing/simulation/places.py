@@ -31,6 +31,7 @@ from outpace.engine.message import (
     Emit,
     EventsArrived,
     Instruction,
+    MarkSet,
     Routed,
     SetAside,
     SourceEnded,
@@ -38,6 +39,7 @@ from outpace.engine.message import (
     TimerFired,
     TimeTold,
     TurnEnded,
+    WentBack,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
@@ -110,12 +112,15 @@ class SavedPart:
         Lets it take a message, and returns what it says.
     trace
         Where it is noted.
+    encoded
+        Whether it is saved as bytes by itself, and not as a snapshot alone.
     """
 
     name: str
     make: Callable[[], Any]
     step: Callable[[Any, Any], Any]
     trace: RunTrace
+    encoded: bool = True
     part: Any = field(init=False)
     _saved: bytes | None = None
     _snapshot: Any = None
@@ -133,7 +138,7 @@ class SavedPart:
 
     def save(self) -> None:
         """Save the part; what it took before is not needed any more."""
-        self._saved = self.part.state().encode()
+        self._saved = self.part.state().encode() if self.encoded else b""
         self._snapshot = self.part.snapshot()
         self._since.clear()
         self.trace.say(f"save {self.name}: {len(self._saved)} bytes")
@@ -144,7 +149,7 @@ class SavedPart:
         self._crashes += 1
         if self._saved is None:
             self.part = self.make()
-        elif self._crashes % 2:
+        elif self._crashes % 2 and self.encoded:
             self.part = self.make()
             self.part.restore(State.decode(self._saved))
         else:
@@ -169,7 +174,7 @@ def text_of(answer: object) -> str:
             return f"emit {tables} {ids} {answer.watermark}"
         case SetAside():
             return f"aside {answer.kind.value} {text_of(answer.rows)}"
-        case Routed():
+        case Routed() | MarkSet() | WentBack():
             return repr(answer)
         case Deliver():
             events, split = answer.own_events, answer.split
@@ -178,7 +183,7 @@ def text_of(answer: object) -> str:
             return (
                 f"deliver {answer.instance} {text_of(events.rows)} {[*map(_listed, numbers)]}"
                 f" {[[_listed(getattr(each, name)) for name in _WINDOWS] for each in windows]}"
-                f" {answer.arrived} {answer.watermark} {answer.ended}"
+                f" {answer.arrived} {answer.watermark} {answer.ended} {answer.standing}"
             )
         case Answer():
             matches = answer.matches
@@ -272,12 +277,14 @@ class Places:
         self._random, self._trace, self._saves = random, trace, saves
         most = random.choice([1, 3, 1000])
         make = partial(Front, spec, block_size=lambda rows: min(most, int(rows.num_rows)))
-        self._front = SavedPart("front", make, Front.step, trace)
+        # Parts that go back together are saved together, too, with their oldest marks alone.
+        apart = not spec.query.corrects
+        self._front = SavedPart("front", make, Front.step, trace, apart)
         self._instances = [
-            SavedPart(f"instance {number}", lambda: Instance(spec), Instance.step, trace)
+            SavedPart(f"instance {number}", lambda: Instance(spec), Instance.step, trace, apart)
             for number in range(count)
         ]
-        self._back = SavedPart("back", lambda: Back(spec), Back.step, trace)
+        self._back = SavedPart("back", lambda: Back(spec), Back.step, trace, apart)
         #: Deliveries, and answers to front and back, that are on their way.
         self._sent: list[deque[Deliver]] = [deque() for _ in range(count)]
         self._to_front: list[deque[Delivered]] = [deque() for _ in range(count)]
@@ -324,7 +331,7 @@ class Places:
                     self._trace.say(f"  {message.size} events to instance {message.instance}")
                     self._back.take(message)
                     self._sent[message.instance].append(self._travelled(message))
-                case Routed():
+                case _:
                     self._back.take(message)
         self._emit()
 

@@ -194,15 +194,13 @@ def _draw(random: Random, *, clocked: bool, corrects: bool) -> _Scenario:
         [(ONE_PLACE, 0.6), (ONE_PLACE, 0.6), (PLACES, 0.4), (PLACES, 1.0), (STAGES, 0.6)]
     )
     windowed = share == 1.0 or random.random() < share
-    if corrects and place == PLACES:
-        place = ONE_PLACE  # An operator goes back as a whole.
     if random.random() < 0.15 and not corrects:
         case = draw_operator_query(random, span, windowed=windowed)
     else:
         case = draw_pattern_query(random, schema, span, windowed=windowed)
     keyed = random.random() < 0.4
     query = case.query.partition_by("key") if keyed else case.query
-    if (query.windows is not None or place == PLACES) and not corrects:
+    if (query.windows is not None and not corrects) or place == PLACES:
         query = draw_instances(random, query)
     # The oracle tries all that there is, and so does a pattern that finds all.
     most = 40 if query.windows is not None or query.operator is not None else 16

@@ -9,13 +9,14 @@ import pyarrow as pa
 import pytest
 
 from outpace.engine.match.identity import MatchIds
-from outpace.engine.speculate import history
-from outpace.engine.speculate.history import GivenMatches, OperatorHistory, changes, said
+from outpace.engine.speculate.history import GivenMatches, MatchHistory, changes, said
 from outpace.engine.window_match.result import WindowMatches
 
-ROWS = pa.schema([("ts", pa.int64())])
 OUTPUT = pa.schema(
-    [("a", pa.float64()), ("b", pa.list_(pa.int64())), ("c", pa.string()), ("diff", pa.int64())]
+    [
+        *(("a", pa.float64()), ("b", pa.list_(pa.int64())), ("c", pa.string())),
+        *(("diff", pa.int64()), ("confirmed", pa.bool_())),
+    ]
 )
 
 
@@ -23,7 +24,7 @@ def matches(*shown: tuple[int, object, object, object], rows: int = 1) -> Window
     """Matches with these ids and values, of so many rows each."""
     table = pa.Table.from_pylist(
         [
-            dict(zip("abc", values, strict=True), diff=1)
+            dict(zip("abc", values, strict=True), diff=1, confirmed=False)
             for _, *values in shown
             for _ in range(rows)
         ],
@@ -35,8 +36,8 @@ def matches(*shown: tuple[int, object, object, object], rows: int = 1) -> Window
     return WindowMatches(table, offsets, none, none, none, none, lambda: MatchIds(none, words))
 
 
-def made() -> OperatorHistory[str]:
-    return OperatorHistory(ROWS, OUTPUT, "ts")
+def made() -> MatchHistory[str]:
+    return MatchHistory(OUTPUT)
 
 
 def given_of(found: WindowMatches, certain: bool = False) -> GivenMatches:
@@ -48,61 +49,6 @@ def changed(before: WindowMatches, after: WindowMatches) -> WindowMatches:
     """What is wrong now, and what is new."""
     change = changes(given_of(before), given_of(after))
     return WindowMatches.joined(OUTPUT, [said(change.gone, -1), said(change.come, 1)])
-
-
-def times(*values: int) -> pa.Table:
-    return pa.table({"ts": values}, ROWS)
-
-
-def test_it_goes_back_to_the_last_mark_before_the_late_event(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(history, "STRETCH_ROWS", 2)
-    kept = made()
-    for number, piece in enumerate([(1, 2), (4, 4), (6, 7), (9,)]):
-        assert kept.wants_mark
-        kept.mark(f"mark {number}")
-        kept.take(times(*piece), piece[-1], 0)
-    # What has the time of a row that was taken may belong before it.
-    mark, rows, _ = kept.go_back(times(4, 9))
-    assert (mark, rows["ts"].to_pylist()) == ("mark 1", [4, 4, 6, 7, 9])
-    assert len(kept) == 2
-
-
-def test_a_time_that_was_told_counts_for_a_mark() -> None:
-    kept = made()
-    kept.mark("begin")
-    kept.take(times(1), 8, 1)
-    kept.mark("told")
-    assert kept.go_back(times(5))[0] == "begin"
-
-
-def test_it_keeps_what_is_within_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "STRETCH_ROWS", 4)
-    kept = made()
-    most = 0
-    for time in range(1000):
-        if kept.wants_mark:
-            kept.mark(str(time))
-        kept.take(times(time), time, time + 1)
-        kept.forget(time - 10)
-        most = max(most, len(kept))
-    assert 10 < most <= 10 + 2 * 4
-    mark, rows, _ = kept.go_back(times(989))
-    assert int(mark) < 989
-    assert rows["ts"].to_pylist() == list(range(int(mark), 1000))
-
-
-def test_large_histories_have_few_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "STRETCH_ROWS", 1)
-    kept = made()
-    marks = 0
-    for time in range(3000):
-        if kept.wants_mark:
-            kept.mark(str(time))
-            marks += 1
-        kept.take(times(time), time, time + 1)
-    assert marks < 150
 
 
 def test_what_is_the_same_does_not_come_again() -> None:
@@ -127,26 +73,73 @@ def test_a_match_of_several_rows_comes_again_as_a_whole() -> None:
     assert found["c"].to_pylist() == ["y", "y", "z", "z"]
 
 
+def found(number: int, time: int) -> WindowMatches:
+    """A match with an id that depends on what lies before a time."""
+    return matches((number, 1.0, [1], "x")).found_by(np.array([time]))
+
+
+def told(history: MatchHistory[str], certain: int) -> list[tuple[int, int, bool]]:
+    """What is said of matches: their ids, whether they come, go or stay, and whether for sure."""
+    out = history.emit(certain)
+    columns = (out.table[name].to_pylist() for name in ("diff", "confirmed"))
+    return [*zip(out.ids.words[:, 0].tolist(), *columns, strict=True)]
+
+
+def test_what_comes_out_is_compared_with_what_is_found_once_more() -> None:
+    kept = made()
+    kept.mark(0, "begin")
+    kept.give(found(1, 5))
+    assert told(kept, 0) == [(1, 1, False)]
+    kept.mark(1, "second")
+    kept.give(found(2, 8))
+    kept.give(found(3, 9))
+    assert told(kept, 5) == [(1, 0, True), (2, 1, False), (3, 1, False)]
+    assert kept.go_back(1) == "second"
+    assert kept.went_back
+    kept.give(found(3, 9))
+    kept.mark(2, "third")
+    kept.give(found(4, 9))
+    assert told(kept, 5) == [(2, -1, False), (4, 1, False)]
+    assert not kept.went_back
+    assert told(kept, 9) == [(3, 0, True), (4, 0, True)]
+    assert told(kept, 99) == []
+
+
+def test_it_goes_back_once_more_before_all_is_found() -> None:
+    kept = made()
+    kept.mark(0, "begin")
+    kept.give(found(1, 5))
+    kept.mark(1, "second")
+    kept.give(found(2, 8))
+    told(kept, 0)
+    kept.go_back(1)
+    kept.give(found(3, 8))
+    kept.go_back(0)
+    kept.give(found(1, 5))
+    kept.give(found(4, 8))
+    assert told(kept, 5) == [(2, -1, False), (1, 0, True), (4, 1, False)]
+
+
+def test_what_nobody_goes_back_before_is_forgotten() -> None:
+    kept = made()
+    for number in range(5):
+        kept.mark(number, str(number))
+        kept.give(found(number, number))
+        told(kept, number)
+        kept.forget(number - 1)
+    assert kept.base == "3"
+    with pytest.raises(ValueError, match="2 is not in list"):
+        kept.go_back(2)
+
+
 def test_a_history_goes_on_where_it_was_saved() -> None:
     kept = made()
-    kept.mark("begin")
-    kept.take(times(1, 2), 2, 2)
-    kept.give(matches((7, 1.0, [1], "x")), 2)
+    kept.mark(3, "begin")
+    kept.give(found(7, 3))
+    kept.give(found(8, 4))
+    told(kept, 3)
     other = made()
     other.restore(kept.state(), "begin again")
-    mark, rows, given = other.go_back(times(2))
-    assert (mark, rows["ts"].to_pylist()) == ("begin again", [1, 2])
-    assert given.matches == matches((7, 1.0, [1], "x"))
-    assert (given.found.tolist(), given.certain.tolist()) == ([3], [False])
-
-
-def test_matches_are_certain_once() -> None:
-    kept = made()
-    kept.mark("begin")
-    kept.take(times(1, 2), 2, 2)
-    assert kept.give(matches((7, 1.0, [1], "x")), 2).certain.tolist() == [False]
-    assert len(kept.make_certain(2)) == 0
-    kept.take(times(5), 5, 3)
-    assert kept.give(matches((8, 1.0, [1], "x")), 6).certain.tolist() == [True]
-    assert kept.make_certain(6).ids.words[:, 0].tolist() == [7]
-    assert len(kept.make_certain(9)) == 0
+    assert other.go_back(3) == "begin again"
+    other.give(found(7, 3))
+    assert told(other, 4) == [(8, -1, False)]

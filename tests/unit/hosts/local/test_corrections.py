@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 from support.disordered import SCHEMA, drawn_events, queries
 
 import outpace as op
-from outpace.engine.front import Front
-from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.speculate import history
-from outpace.pattern.bind.disorder import bind_disorder
+from outpace.engine.speculate import retained
 
 
 def rises(**settings: object) -> op.Query:
@@ -136,7 +133,7 @@ def test_after_the_last_change_all_is_as_in_order(
     coming = sorted(events.to_pylist(), key=lambda one: one["ts"] + random.randint(0, 12))
     stream, changes = op.open(corrected), Changes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(history, "STRETCH_ROWS", span)
+        patch.setattr(retained, "STRETCH_ROWS", span)
         while coming:
             size = random.randint(1, 6)
             piece, coming = coming[:size], coming[size:]
@@ -185,11 +182,3 @@ def test_a_saved_history_is_as_small_as_its_rows() -> None:
     for time in range(1000):
         stream.push(rows((time, time % 7)))
     assert len(stream.state()) < 100_000
-
-
-def test_parts_in_several_places_correct_nothing() -> None:
-    query = rises()
-    schema = rows((1, 1)).schema
-    spec = OperatorSpec(query, schema, disorder=bind_disorder(query, schema), instances=2)
-    with pytest.raises(op.UnsupportedError, match="goes back in one place"):
-        Front(spec)

@@ -15,7 +15,7 @@ from support.properties import examples
 
 import outpace as op
 from outpace.engine.message import EventsArrived
-from outpace.engine.speculate import history
+from outpace.engine.speculate import retained
 
 SLACKS = st.sampled_from(
     [
@@ -76,7 +76,7 @@ def test_what_is_confirmed_is_what_the_reorderer_lets_out(
         assert not followed.confirmed - expected
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(history, "STRETCH_ROWS", span)
+        patch.setattr(retained, "STRETCH_ROWS", span)
         while coming:
             size = random.randint(1, 6)
             piece, coming = coming[:size], coming[size:]

@@ -264,8 +264,8 @@ def test_the_queries_of_a_group_read_sources_once(several: int) -> None:
 
 def test_what_does_not_run_in_a_group_is_told_by_name() -> None:
     good = pairs().disorder(op.KSlack(2))
-    bad = replace(good, name="bad").disorder(op.KSlack(2, late="correct", horizon=9))
-    with pytest.raises(op.UnsupportedError, match="corrects nothing") as caught:
+    bad = replace(good, name="bad").all_rows_per_match(unmatched=True)
+    with pytest.raises(op.UnsupportedError, match="cannot return unmatched rows") as caught:
         op.run(op.group(good, bad), Listed("a"))
     assert caught.value.where == "query 'bad'"
 
@@ -496,10 +496,53 @@ def test_unmatched_rows_are_refused() -> None:
         op.run(rises().all_rows_per_match(unmatched=True), Listed("a"))
 
 
-def test_corrections_are_refused() -> None:
-    late = op.KSlack(5, late="correct", horizon=10)
-    with pytest.raises(op.UnsupportedError, match="goes back in one place"):
-        op.run(rises().disorder(late), Listed("a"))
+@dataclass(frozen=True)
+class Delayed(Source):
+    """The rows of a table, of which every tenth comes up to 60 later."""
+
+    def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+        content, random = table(), np.random.default_rng(5)
+        late = random.integers(0, 60, content.num_rows) * (random.random(content.num_rows) < 0.1)
+        coming = content.take(np.argsort(content["ts"].to_numpy() + late, kind="stable"))
+        coming = coming.append_column("seq", pa.array(np.arange(coming.num_rows)))
+        yield from coming.to_batches(max_chunksize=rows)
+
+
+@pytest.mark.parametrize(
+    ("disorder", "query"),
+    [
+        (op.KSlack(5, late="correct", horizon=100), pairs(op.windows.count(50, slide=20))),
+        (
+            op.Speculative(60, alpha=0),
+            pairs(op.windows.time(30, slide=10)).instances(3, op.schedulers.RoundRobin()),
+        ),
+        (op.Speculative(60, alpha=0.5), pairs().partition_by("key")),
+        (
+            op.Speculative(60),
+            replace(pairs(), windows=None, numbered=False).within(9).partition_by("key"),
+        ),
+    ],
+    ids=["windows of events", "windows of time", "keyed windows", "partitions"],
+)
+def test_what_is_late_is_corrected_by_all_instances(
+    disorder: op.pattern.disorder.Disorder, query: op.Query
+) -> None:
+    query = query if query.instance_count > 1 else query.instances(2)
+    current, retracted, confirmed = Counter[str](), 0, 0
+    with op.run(query.disorder(disorder), Delayed("a"), batch_rows=97) as run:
+        for found in run:
+            for row in found.to_pylist():
+                diff, sure = row.pop("diff"), row.pop("confirmed", False)
+                row.pop("match_id", None)
+                current[repr(row)] += diff
+                retracted += diff < 0
+                confirmed += sure
+                assert current[repr(row)] >= 0
+    expected = op.match(table(), query.instances(1))
+    assert +current == Counter(map(repr, expected.to_pylist()))
+    assert retracted or disorder == op.Speculative(60)  # which goes by the load
+    if isinstance(disorder, op.Speculative):
+        assert confirmed == expected.num_rows
 
 
 def test_a_query_without_windows_has_one_for_each_partition() -> None:

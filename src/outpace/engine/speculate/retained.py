@@ -1,0 +1,185 @@
+"""The events that a front let go on within a horizon, so that it can go back before a late one.
+
+    time       ------------------------------------------------------->
+    stretches  | mark, rows          | mark, rows          | mark, rows
+                                     ^ go back    * late              ^ now
+
+A stretch begins with a mark, the front as it stood, and has the rows that went on since. With a
+late event the front goes back to the last mark that lies before it, and lets the rows since then go
+on once more with the event in its place. Instances and the back go back with it: marks have
+numbers, and each part has its own snapshots of them.
+
+Memory: the rows within the horizon, and those of at most one stretch before it; a stretch has at
+least `STRETCH_ROWS` rows and about a part in `STRETCHES` of all, so there are few marks. The cost
+of a correction: that of the rows behind the mark, of which a part in `STRETCHES` lies before the
+event.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.rows.times import as_integers
+from outpace.engine.snapshot import Stateful
+from outpace.engine.state import NATURAL, State, integer, require, typed
+
+#: A stretch has at least so many rows, and there are about so many of them.
+STRETCH_ROWS: Final = 4096
+STRETCHES: Final = 16
+
+Mark = TypeVar("Mark")
+
+#: The numbers of partitions that are forgotten, and how many events each had.
+IdlePartitions: TypeAlias = tuple[Integers, Integers]
+
+
+class Stretch(Stateful, Generic[Mark]):
+    """A mark, and the rows that went on from there to the next.
+
+    Parameters
+    ----------
+    number
+        Of the mark.
+    mark
+        The front as it stood; nobody changes it.
+    bound
+        All that went on before lies before this time, and no time behind it had been told.
+    """
+
+    CHANGED = ("rows", "idle")
+
+    def __init__(self, number: int, mark: Mark, bound: int) -> None:
+        self.number, self.mark, self.bound = number, mark, bound
+        self.rows: list[pa.Table] = []
+        self.size = 0
+        #: Partitions that instances forgot before the mark, and told so behind it.
+        self.idle: list[IdlePartitions] = []
+
+
+class RetainedEvents(Stateful, Generic[Mark]):
+    """What went on within a horizon.
+
+    Parameters
+    ----------
+    rows
+        The columns of events.
+    time
+        The column of event time.
+    """
+
+    CHANGED = ("_stretches",)
+
+    def __init__(self, rows: pa.Schema, time: str) -> None:
+        self._rows, self._time = rows, time
+        self._stretches: list[Stretch[Mark]] = []
+        self._next = 0
+        #: All that went on lies before this time, and time has not come further.
+        self.bound = int(NO_TIME)
+
+    def __len__(self) -> int:
+        return sum(stretch.size for stretch in self._stretches)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a mark."""
+        return bool(self._stretches)
+
+    @property
+    def oldest(self) -> int:
+        """The number of the first mark that it may go back to."""
+        return self._stretches[0].number
+
+    @property
+    def newest(self) -> int:
+        """The number of the last mark."""
+        return self._stretches[-1].number
+
+    @property
+    def last(self) -> tuple[Mark, list[IdlePartitions]]:
+        """The front as it stood at the last mark, and the partitions that are forgotten since."""
+        return self._stretches[-1].mark, self._stretches[-1].idle
+
+    @property
+    def base(self) -> tuple[Mark, list[IdlePartitions]]:
+        """As `last`, for the first mark."""
+        return self._stretches[0].mark, self._stretches[0].idle
+
+    def note_idle(self, idle: Integers, seen: Integers, before: int) -> None:
+        """Take note that partitions are forgotten, by who had not had more than a mark saw sent."""
+        if len(idle):
+            for stretch in self._stretches:
+                if stretch.number > before:
+                    stretch.idle.append((idle, seen))
+
+    @property
+    def wants_mark(self) -> bool:
+        """Whether the next rows should begin a stretch."""
+        return not self._stretches or self._stretches[-1].size >= self.stretch_rows
+
+    @property
+    def stretch_rows(self) -> int:
+        """How many rows a stretch should have."""
+        return max(STRETCH_ROWS, len(self) // STRETCHES)
+
+    def mark(self, mark: Mark) -> int:
+        """Begin a stretch: the front stands so now; return its number."""
+        number, self._next = self._next, self._next + 1
+        self._stretches.append(Stretch(number, mark, self.bound))
+        return number
+
+    def take(self, rows: pa.Table, watermark: int) -> None:
+        """Note rows that went on, in their order, and how far time had come then."""
+        if rows.num_rows:
+            stretch = self._stretches[-1]
+            stretch.rows.append(rows)
+            stretch.size += rows.num_rows
+            last = as_integers(rows.column(self._time).slice(rows.num_rows - 1))
+            self.bound = max(self.bound, int(last[0]) + 1)
+        self.bound = max(self.bound, int(watermark))
+
+    def go_back(self, late: pa.Table) -> pa.Table:
+        """Return what went on since the last mark before some rows; that mark is the last now."""
+        time = as_integers(late.column(self._time)).min()
+        place = max(
+            n for n, stretch in enumerate(self._stretches) if n == 0 or stretch.bound <= time
+        )
+        since, self._stretches = self._stretches[place:], self._stretches[:place]
+        first = Stretch(since[0].number, since[0].mark, since[0].bound)
+        first.idle = since[0].idle
+        self._stretches.append(first)
+        self.bound = first.bound
+        rows = [one for stretch in since for one in stretch.rows]
+        return pa.concat_tables([self._rows.empty_table(), *rows])
+
+    def forget(self, certain: int) -> None:
+        """Forget what nothing that comes from a time on can change."""
+        behind = sum(stretch.bound <= certain for stretch in self._stretches[1:])
+        if behind and certain != NO_TIME:
+            self._stretches = self._stretches[behind:]
+
+    def state(self) -> State:
+        """Return all that is kept but the marks, for `restore`."""
+        rows = [one for stretch in self._stretches for one in stretch.rows]
+        numbers = {
+            "bound": self.bound,
+            "first": self._stretches[0].bound,
+            "oldest": self.oldest,
+            "next": self._next,
+        }
+        table = pa.concat_tables([self._rows.empty_table(), *rows])
+        return State(numbers, [table.combine_chunks()])
+
+    def restore(self, state: State, base: Mark) -> None:
+        """Go on from what `state` returned, and the front as it stood at the first mark."""
+        header, (rows,) = state.content(1)
+        rows = typed(rows, self._rows)
+        require(not rows.column(self._time).null_count, "an event has no time")
+        oldest, self._next = (integer(header, name, NATURAL) for name in ("oldest", "next"))
+        require(oldest < self._next, "marks are not in their order")
+        stretch = Stretch(oldest, base, integer(header, "first"))
+        self.bound = integer(header, "bound")
+        stretch.rows, stretch.size = [rows], rows.num_rows
+        self._stretches = [stretch]
