@@ -26,7 +26,7 @@ from outpace.cli.stream_query import Additions, Request
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import StopRequest
 from outpace.cli.top_view import amount, seconds
-from outpace.engine.group_table import joined_rows, joined_schema
+from outpace.engine.group_spec import joined_rows, joined_schema
 from outpace.engine.order.contract import OrderCounters
 from outpace.files.parquet import check_same
 from outpace.hosts.clock import clock_time
@@ -259,7 +259,6 @@ class _Together:
         outputs = dict(request.each(lambda query: (query.name, bind(query, schema).output)))
         self._columns = joined_schema(outputs)
         self._group = open_query(group(*(query for _, query in request.files)), schema=schema)
-        self._late = 0
 
     @property
     def timer(self) -> int | None:
@@ -267,7 +266,7 @@ class _Together:
 
     @property
     def order(self) -> OrderCounters:
-        return OrderCounters(late=self._late)
+        return self._group.order
 
     def push(self, rows: pa.Table) -> pa.Table:
         return self._joined(self._group.push(rows))
@@ -278,7 +277,6 @@ class _Together:
     def _joined(self, results: Results) -> pa.Table:
         for error in self._group.failed.values():
             raise error
-        self._late += sum(rows.num_rows for rows in self._group.late.values())
         return pa.concat_tables(
             joined_rows(name, rows, self._columns) for name, rows in results.items()
         )

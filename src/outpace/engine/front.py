@@ -46,7 +46,6 @@ from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.order.runs import sorted_run
-from outpace.engine.order.source_order import ReorderedSources, SourceOrder
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.order.waits import Waits
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
@@ -71,9 +70,6 @@ from outpace.pattern.schedulers import Scheduler
 
 #: A time behind all others.
 _END: Final = int(np.iinfo(np.int64).max)
-
-#: The orders of several sources.
-_SOURCES: Final = (SourceOrder, ReorderedSources)
 
 
 @dataclass(frozen=True)
@@ -191,9 +187,7 @@ class Front(Stateful):
 
     def watermark_of(self, source: str | None) -> int:
         """Return the time before which an event of a source, or of the only one, is late."""
-        if source is not None and isinstance(self._order, ReorderedSources):
-            return self._order.watermark_of(source)
-        return self.watermark
+        return self.watermark if source is None else self._order.watermark_of(source)
 
     def counters(self) -> FrontCounters:
         """Return what there was, and what waits; it takes a look at all that is open."""
@@ -343,7 +337,7 @@ class Front(Stateful):
     @property
     def holding(self) -> str | None:
         """The source that the others wait for; None where there is one, or all have finished."""
-        return self._order.holding if isinstance(self._order, _SOURCES) else None
+        return self._order.holding
 
     def clock_of(self, source: str) -> ClockReading | None:
         """Return what is known of the clock of a source; None where nothing is."""
@@ -351,27 +345,14 @@ class Front(Stateful):
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait."""
-        assert isinstance(self._order, _SOURCES)
         return self._order.wants(source)
 
     def order_counters(self, source: str | None = None) -> OrderCounters:
         """Return how it goes with the order of all events, or of those of a source."""
-        order, late = self._order, sum(self._late.values())
-        if source is None or not isinstance(order, _SOURCES):
-            silent = len(order.silent)
-            return OrderCounters(
-                order.slack,
-                order.buffered,
-                late,
-                silent,
-                order.unawaited,
-                self._corrected,
-                self.waits.average,
-                self.waits.longest,
-            )
-        own, silent = self._late.get(source, 0), int(source in order.silent)
-        unawaited = order.unawaited_of(source)
-        return OrderCounters(order.slack_of(source), order.waiting(source), own, silent, unawaited)
+        if source is None or self._spec.sources is None:
+            counters, late = self.waits.counters(self._order), sum(self._late.values())
+            return replace(counters, late=late, corrected=self._corrected)
+        return replace(self.waits.counters(self._order, source), late=self._late.get(source, 0))
 
     def check(self) -> None:
         """Refuse to go on where events that were taken are lost."""

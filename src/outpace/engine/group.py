@@ -14,7 +14,8 @@ Memory: that of the operators, and of the events that wait for the largest K of 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,8 +25,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME
+from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import EVENT_ID
+from outpace.engine.front import FrontCounters
+from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.bits import (
     BITS,
     BitTask,
@@ -34,7 +37,6 @@ from outpace.engine.match.bits import (
     counts_unused,
     with_bits,
 )
-from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.output import timed_out_schema
 from outpace.engine.message import (
     Aside,
@@ -49,20 +51,20 @@ from outpace.engine.message import (
     TimeTold,
 )
 from outpace.engine.operator import WholeOperator
-from outpace.engine.operator_spec import OperatorSpec, fastest
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.chain import SlackChain
 from outpace.engine.order.choose import make_order
-from outpace.engine.order.contract import Order, ReleasedEvents
+from outpace.engine.order.contract import Order, OrderCounters, ReleasedEvents
 from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.identify import EventIds
-from outpace.engine.order.source_order import ReorderedSources
+from outpace.engine.order.waits import JoinedWaits, Waits
 from outpace.engine.rows.partition import gather, one_array
 from outpace.engine.rows.rearranged import as_table
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, require
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, OutpaceError, StateError
-from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
+from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import Predicate
 from outpace.pattern.disorder import KSlack, Late
 from outpace.pattern.group import listed_names, told_of
@@ -70,9 +72,6 @@ from outpace.pattern.query import Query
 
 #: A condition of rows as 0 and 1, or several of them as the bits of bytes.
 Bits: TypeAlias = npt.NDArray[np.uint8]
-
-#: What each query is told to do, by its name.
-Instructions: TypeAlias = dict[str, list[Instruction]]
 
 #: Why queries have failed, by their names.
 Failures: TypeAlias = dict[str, Exception]
@@ -83,41 +82,63 @@ _PER_COLUMN: Final = 8
 _SHARED: Final = "__outpace_shared_"
 
 
-@dataclass(frozen=True)
-class _Member:
-    """A query whose events are ordered together with those of others.
+class GroupStep:
+    """What one step gives.
 
-    Parameters
+    Attributes
     ----------
-    query, schema
-        The query, and the columns that come.
-    sources, timeouts, forgets, choose
-        As in `OperatorSpec`.
+    emits
+        What came out of each query that has not failed, by its name.
+    aside
+        The events that a query set aside, by its name and why.
     """
 
-    query: Query
-    schema: pa.Schema
-    sources: tuple[str, ...] | None
-    timeouts: bool
-    forgets: bool
-    choose: Callable[[Task], Matcher]
+    def __init__(self) -> None:
+        self.emits: dict[str, Emit] = {}
+        self.aside: dict[tuple[str, Aside], pa.Table] = {}
+        self._ids: dict[Aside, list[Integers]] = {kind: [] for kind in Aside}
 
-    @cached_property
+    @property
+    def matches(self) -> dict[str, pa.Table]:
+        """The matches of each query, by its name."""
+        return {name: emit.matches.table for name, emit in self.emits.items()}
+
+    def count(self, kind: Aside) -> int:
+        """Return how many events were set aside; one counts once, whoever sets it aside.
+
+        Of a query with an order of its own nobody knows whether its events are those of others.
+        """
+        shared = np.unique(np.concatenate([np.zeros(0, np.int64), *self._ids[kind]]))
+        own = [int(rows.num_rows) for (_, why), rows in self.aside.items() if why is kind]
+        return max(len(shared), *own, 0)
+
+    def take(self, query: str, instructions: Iterable[Instruction]) -> None:
+        """Take what is to be done for a query."""
+        for one in instructions:
+            if isinstance(one, Emit):
+                self.emits[query] = one
+            else:
+                self.aside[query, one.kind] = one.rows
+
+    def take_ids(self, kind: Aside, events: pa.Table) -> None:
+        """Take events that queries with a common order set aside, with their ids."""
+        self._ids[kind].append(events.column(EVENT_ID.name).to_numpy())
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A query that shares an order; `whole` is its operator, were it alone."""
+
+    whole: OperatorSpec
+
+    @property
+    def query(self) -> Query:
+        return self.whole.query
+
+    @property
     def disorder(self) -> BoundDisorder:
-        return bind_disorder(self.query, self.schema)
-
-    @cached_property
-    def whole(self) -> OperatorSpec:
-        """The operator, were it alone."""
-        return OperatorSpec(
-            self.query,
-            self.schema,
-            disorder=self.disorder,
-            sources=self.sources,
-            timeouts=self.timeouts and self.query.windows is None,
-            forgets=self.forgets,
-            choose=self.choose,
-        )
+        assert self.whole.disorder is not None
+        return self.whole.disorder
 
     @cached_property
     def bits(self) -> BitTask:
@@ -160,7 +181,7 @@ class _Member:
         """
         bound, value = self.whole.bound, self.disorder.value
         slack = isinstance(value, KSlack) and value.arrival is None and value.late is not Late.PASS
-        slack = slack and self.sources is None
+        slack = slack and self.whole.sources is None
         settings = tuple(
             (name, one) for name, one in self.disorder.settings if not (slack and name == "slack")
         )
@@ -275,11 +296,14 @@ class _SharedOrder(Stateful):
         The queries.
     shared
         Their bits, among those of others.
+    together
+        Whether the error of one query ends all.
     """
 
-    CHANGED = ("order", "operators")
+    CHANGED = ("order", "operators", "waits")
 
-    def __init__(self, members: Sequence[_Member], shared: _SharedBits) -> None:
+    def __init__(self, members: Sequence[_Member], shared: _SharedBits, *, together: bool) -> None:
+        self._together = together
         self._places = {one.query.name: shared.places(one.bits) for one in members}
         first = members[0]
         slacks = isinstance(first.disorder.value, KSlack) and first.ordering[1]
@@ -287,28 +311,21 @@ class _SharedOrder(Stateful):
         for member in members:
             by_slack.setdefault(member.disorder["slack"] if slacks else 0, []).append(member)
         self._links = [by_slack[slack] for slack in sorted(by_slack)]
-        schema = pa.schema([*first.schema, *shared.fields, EVENT_ID])
+        schema = pa.schema([*first.whole.schema, *shared.fields, EVENT_ID])
         chained = [link[0].disorder for link in self._links]
         bound = first.whole.bound
         self.order: Order | SlackChain = (
             SlackChain(bound, chained, schema)
             if len(chained) > 1
-            else make_order(bound, chained[0], schema, first.sources)
+            else make_order(bound, chained[0], schema, first.whole.sources)
         )
+        self.waits = Waits(len(first.whole.sources or ()))
+        #: How many events have had their turn, with the last that waits for them.
+        self.released = 0
         self.operators = {one.query.name: WholeOperator(one.spec) for one in members}
         #: What a query gives that has nothing to say.
         self._silent = {name: _nothing_found(one.spec) for name, one in self.operators.items()}
-        self._shown = first.schema.names
-
-    @property
-    def buffered(self) -> int:
-        """How many events wait."""
-        return self.order.buffered
-
-    @property
-    def timer(self) -> int | None:
-        """When the order wants to be asked again."""
-        return self.order.timer
+        self._shown = first.whole.schema.names
 
     def lines(self) -> list[str]:
         """Say which queries share the order, and how each gets its events."""
@@ -323,6 +340,7 @@ class _SharedOrder(Stateful):
 
     def release(self, stimulus: Stimulus) -> list[ReleasedEvents]:
         """Let the order take what happened; after an error nothing is taken."""
+        self.waits.begin(self.order)
         match stimulus:
             case EventsArrived():
                 released = self.order.push(stimulus)
@@ -338,23 +356,23 @@ class _SharedOrder(Stateful):
         return released if isinstance(released, list) else [released]
 
     def pass_on(
-        self, links: list[ReleasedEvents], failed: Failures, *, ended: bool
-    ) -> Instructions:
-        """Let the queries take what was released, and return what each gives; or note its error."""
-        found: Instructions = {}
-        for link, released in zip(self._links, links, strict=True):
-            rows = _SharedRows(as_table(released.rows))
-            aside = [(Aside.LATE, released.late), (Aside.INVALID, links[0].invalid)]
-            said = [
-                SetAside(kind, _without_added(table, self._shown))
-                for kind, table in aside
-                if table is not None and table.num_rows
-            ]
+        self, links: list[ReleasedEvents], step: GroupStep, failed: Failures, *, ended: bool
+    ) -> None:
+        """Let the queries take what was released, and note what each gives, or its error."""
+        released = links[-1].rows.num_rows
+        self.released += released
+        self.waits.note(self.order, released, last=ended)
+        for link, events in zip(self._links, links, strict=True):
+            rows = _SharedRows(as_table(events.rows))
+            aside = []
+            for kind, table in ((Aside.LATE, events.late), (Aside.INVALID, links[0].invalid)):
+                if table is not None and table.num_rows:
+                    step.take_ids(kind, table)
+                    aside.append(SetAside(kind, _without_added(table, self._shown)))
             for member in (one for one in link if one.query.name not in failed):
-                with _noted(member.query, failed):
-                    emit = self._member_step(member, rows, released.watermark, ended=ended)
-                    found[member.query.name] = [*said, emit]
-        return found
+                with _noted(member.query, failed, together=self._together):
+                    emit = self._member_step(member, rows, events.watermark, ended=ended)
+                    step.take(member.query.name, [*aside, emit])
 
     def _member_step(
         self,
@@ -388,60 +406,36 @@ class GroupOperator(Stateful):
 
     Parameters
     ----------
-    queries
-        The queries, each with a name of its own.
-    schema
-        The columns of events.
-    sources, timeouts, forgets, choose
-        As in `OperatorSpec`.
+    spec
+        What they do.
     place
         Which one it is, where each of several has events of its own.
     """
 
     CHANGED = ("_ids", "_orders", "_alone", "failed")
 
-    def __init__(
-        self,
-        queries: Sequence[Query],
-        schema: pa.Schema,
-        *,
-        sources: tuple[str, ...] | None = None,
-        timeouts: bool = False,
-        forgets: bool = False,
-        choose: Callable[[Task], Matcher] = fastest,
-        place: int = 0,
-    ) -> None:
-        self._schema = schema
-        self._names = [query.name for query in queries]
-        members = [
-            _Member(one, schema, sources, timeouts, forgets, choose)
-            for one in queries
-            if _shares(one)
-        ]
+    def __init__(self, spec: GroupSpec, place: int = 0) -> None:
+        self._spec = spec
+        self._names = [query.name for query in spec.queries]
+        members = [_Member(one) for one in spec.operators if _shares(one.query)]
         self._shared = _SharedBits(members)
         agreeing: dict[tuple[object, ...], list[_Member]] = {}
         for member in members:
             agreeing.setdefault(member.ordering, []).append(member)
-        self._orders = [_SharedOrder(one, self._shared) for one in agreeing.values()]
-        self._ids = EventIds(sources, place)
+        self._orders = [
+            _SharedOrder(one, self._shared, together=spec.together) for one in agreeing.values()
+        ]
+        self._ids = EventIds(spec.sources, place)
         self._alone: dict[str, WholeOperator] = {}
-        for one in (query for query in queries if not _shares(query)):
-            with told_of(one):
-                spec = OperatorSpec(
-                    one,
-                    schema,
-                    disorder=None if one.order_of_arrival is None else bind_disorder(one, schema),
-                    sources=sources,
-                    timeouts=timeouts and one.operator is None and one.windows is None,
-                    forgets=forgets,
-                    choose=choose,
-                )
-                self._alone[one.name] = WholeOperator(spec, place)
+        for one in (operator for operator in spec.operators if not _shares(operator.query)):
+            with told_of(one.query):
+                self._alone[one.query.name] = WholeOperator(one, place)
         #: How the events of each query are brought into order, with all settings.
         self._orderings = [
-            None if one.order_of_arrival is None else bind_disorder(one, schema).given
-            for one in queries
+            None if one.disorder is None else one.disorder.given for one in spec.operators
         ]
+        #: How many events came late, by source.
+        self._late: Counter[str | None] = Counter()
         self._lost = False
         #: Why queries have failed, by their names: they take no more, and the others go on.
         self.failed: Failures = {}
@@ -463,15 +457,40 @@ class GroupOperator(Stateful):
         ]
 
     @property
-    def buffered(self) -> int:
-        """How many events wait for others that may come before them."""
-        alone = (one.front.order_counters().buffered for one in self._alone.values())
-        return sum(order.buffered for order in self._orders) + sum(alone)
+    def arrived(self) -> int:
+        """How many events have had their turn; of several orders that counts which let most go."""
+        alone = (one.front.arrived for one in self._alone.values())
+        return max([*(order.released for order in self._orders), *alone])
+
+    @property
+    def waits(self) -> JoinedWaits:
+        """How long events wait for their turn."""
+        alone = (one.front.waits for one in self._alone.values())
+        return JoinedWaits([*(order.waits for order in self._orders), *alone])
+
+    def counters(self) -> FrontCounters:
+        """Return what there was, and what waits."""
+        instances = [one.instance for one in self.operators]
+        opened = sum(one.open_windows for one in instances)
+        keys = max(one.partitions_kept for one in instances)
+        order = self.order_counters()
+        return FrontCounters(self.arrived, self.arrived, opened, keys, order, (0,), (0,))
+
+    def order_counters(self, source: str | None = None) -> OrderCounters:
+        """Return how it goes with the order of all events, or of those of a source.
+
+        Where there are several orders, those that wait count in each, and else the greatest counts.
+        """
+        each = [order.waits.counters(order.order, source) for order in self._orders]
+        each += [one.front.order_counters(source) for one in self._alone.values()]
+        alone = source is None or self._spec.sources is None
+        late = sum(self._late.values()) if alone else self._late[source]
+        return replace(OrderCounters.joined(each), late=late)
 
     @property
     def timer(self) -> int | None:
         """When `TimerFired` is due; None where never."""
-        timers = [order.timer for order in self._orders]
+        timers = [one.order.timer for one in self._orders]
         going = (one for name, one in self._alone.items() if name not in self.failed)
         timers += [one.front.timer for one in going]
         return min((one for one in timers if one is not None), default=None)
@@ -479,30 +498,32 @@ class GroupOperator(Stateful):
     @property
     def holding(self) -> str | None:
         """The source that others wait for; None where there is one, or all have finished."""
-        shared = (one.order for one in self._orders)
-        found = (one.holding for one in shared if isinstance(one, ReorderedSources))
-        alone = (one.front.holding for one in self._alone.values())
-        return next((one for one in (*found, *alone) if one is not None), None)
+        found = [one.holding for one in self._source_orders]
+        found += [one.front.holding for one in self._alone.values()]
+        return next((one for one in found if one is not None), None)
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait."""
-        shared = (one.order for one in self._orders)
-        found = (one.wants(source) for one in shared if isinstance(one, ReorderedSources))
-        return all((*found, *(one.front.wants(source) for one in self._alone.values())))
+        found = [one.wants(source) for one in self._source_orders]
+        return all([*found, *(one.front.wants(source) for one in self._alone.values())])
 
     def clock_of(self, source: str) -> ClockReading | None:
         """Return what is known of the clock of a source; None where nothing is."""
-        shared = (one.order for one in self._orders)
-        found = [one.clock_of(source) for one in shared if isinstance(one, Order)]
+        found = [one.clock_of(source) for one in self._source_orders]
         found += [one.front.clock_of(source) for one in self._alone.values()]
         return next((one for one in found if one is not None), None)
 
-    def step(self, stimulus: Stimulus) -> Instructions:
-        """Take what happened and return what each query gives that has not `failed`.
+    @property
+    def _source_orders(self) -> list[Order]:
+        """The orders that queries share, but for chains, which know no sources."""
+        return [one.order for one in self._orders if isinstance(one.order, Order)]
+
+    def step(self, stimulus: Stimulus) -> GroupStep:
+        """Take what happened and return what the queries give that have not `failed`.
 
         After an error in the order of the rows, or of a condition on single ones, nothing is taken.
-        A query that fails later takes no more, and the others go on; the error of the last one is
-        raised.
+        A query that fails later takes no more, and the others go on, unless all end together; the
+        error of the last one is raised.
         """
         if self._lost or len(self.failed) == len(self._names):
             raise DataError("an earlier push failed", hint="resume the group from a saved state")
@@ -519,19 +540,21 @@ class GroupOperator(Stateful):
             raise
         self._lost = True
         ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
-        found: Instructions = {}
+        given = GroupStep()
         for order, links in zip(self._orders, released, strict=True):
-            found |= order.pass_on(links, self.failed, ended=ended)
+            order.pass_on(links, given, self.failed, ended=ended)
         for name, operator in self._alone.items():
             if name not in self.failed:
-                with _noted(operator.spec.query, self.failed):
-                    found[name] = operator.step(stimulus)
+                with _noted(operator.spec.query, self.failed, together=self._spec.together):
+                    given.take(name, operator.step(stimulus))
         if isinstance(stimulus, EventsArrived):
             self._ids.accept(stimulus.source, stimulus.rows)
+            self._late = self._late + Counter({stimulus.source: given.count(Aside.LATE)})
         self._lost = False
-        if not found:
+        if not given.emits:
             raise next(reversed(self.failed.values()))
-        return {name: found[name] for name in self._names if name in found}
+        given.emits = {name: given.emits[name] for name in self._names if name in given.emits}
+        return given
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -587,16 +610,16 @@ class GroupOperator(Stateful):
 
 
 @contextmanager
-def _noted(query: Query, failed: Failures) -> Iterator[None]:
+def _noted(query: Query, failed: Failures, *, together: bool) -> Iterator[None]:
     """Note the error of a query, which is its own, in place of raising it.
 
-    A lack of memory is nobody's own.
+    A lack of memory is nobody's own, and where all end together no error is.
     """
     try:
         with told_of(query):
             yield
     except Exception as error:
-        if isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError):
+        if together or isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError):
             raise
         failed[query.name] = error
 

@@ -9,50 +9,43 @@ bytes.
 
 A stage is the whole operator, or one part of it: the front alone orders, numbers and splits events;
 instances match windows; the back merges what they found. The operators of several queries are one
-stage, too (`group_stage`).
+stage, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.back import Back
-from outpace.engine.codec.block import read_block
+from outpace.engine.cell_input import CellInput
 from outpace.engine.codec.cell import Cell, CellKind, Counters, add_reports, in_order
-from outpace.engine.codec.table import read_table, write_table
-from outpace.engine.codec.times import read_times
+from outpace.engine.codec.table import write_table
 from outpace.engine.event import no_events
 from outpace.engine.front import Front
-from outpace.engine.group_stage import GroupSpec, GroupStage
+from outpace.engine.group import GroupOperator
+from outpace.engine.group_spec import GroupSpec, joined_rows
 from outpace.engine.instance import Instance
-from outpace.engine.match.bits import BITS
 from outpace.engine.match.contract import Matcher
 from outpace.engine.message import (
     NO_SPLIT,
     AllAnswered,
     Aside,
-    ClockExchange,
     Deliver,
     Delivered,
     Emit,
-    EventsArrived,
     Routed,
-    SetAside,
-    TimerFired,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.state import State, reading
 from outpace.engine.wire import read_answer, read_delivery, write_answer, write_delivery
 from outpace.errors import StateError
-from outpace.pattern.disorder import Late
 
 
 class StagePart(Enum):
@@ -118,149 +111,14 @@ class StageSpec:
         return _STAGES[self.part](self.operator)
 
 
-#: What all waits of a step add up to counts as no more than this, so that sums of them fit.
-_LONGEST: Final = 1 << 53
-
-
-class _Arriving:
-    """The input of a stage that takes events as they were packed."""
-
-    takes = frozenset({CellKind.EVENTS, CellKind.UNUSED, CellKind.CLOCKS})
-
-    def __init__(self, spec: OperatorSpec, front: Front) -> None:
-        assert spec.disorder is not None
-        self._schema = spec.schema
-        self._front = front
-        self._sources = spec.sources
-        self._mixed = spec.sources is not None and not spec.disorder.divisible
-        self._patient = spec.disorder["patience"] is not None
-        self._unawaited = 0
-        self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
-        self._to_side = spec.disorder.late is Late.SIDE
-        self._divisible = spec.disorder.divisible
-
-    def stimuli(
-        self, cells: Sequence[Cell], now: int
-    ) -> list[ClockExchange | EventsArrived | TimerFired]:
-        """Return the cells of a batch as one piece of the stream, or of each source that has any.
-
-        What is told of time holds for every source. What is told of clocks comes first, in an order
-        of its own. A timer that is due comes before all events, but behind them where it tells who
-        is silent: those that speak in the batch are not.
-        """
-        self._front.waits.forget()
-        timer = self._front.timer
-        fired = [TimerFired(now)] if timer is not None and timer <= now else []
-        pieces = self._pieces(cells, now) if cells or not fired else []
-        told = _exchanges(cells)
-        return [*told, *pieces, *fired] if self._patient else [*told, *fired, *pieces]
-
-    def _pieces(self, cells: Sequence[Cell], now: int) -> list[EventsArrived]:
-        events = [cell for cell in cells if cell.kind is CellKind.EVENTS]
-        # Each sender promises for itself; all that ever do so take part in every batch.
-        promised = [cell.watermark for cell in events if cell.watermark != NO_TIME]
-        told = min(promised, default=int(NO_TIME))
-        if self._sources is None or self._mixed:
-            return [self._piece(events, None, told, now)]
-        own: dict[int, list[Cell]] = {}
-        for cell in events:
-            own.setdefault(cell.source, []).append(cell)
-        spoken = [
-            number for number in range(len(self._sources)) if number in own or told != NO_TIME
-        ]
-        # Where nobody has spoken one says nothing, so that who waits for this stage hears of it.
-        return [
-            self._piece(own.get(number, []), self._sources[number], told, now)
-            for number in spoken or [0]
-        ]
-
-    def unused_late(self, cells: Sequence[Cell]) -> int:
-        """Count the events that no step can use, known by their times alone, that are late."""
-        unused = [cell for cell in cells if cell.kind is CellKind.UNUSED]
-        return sum(
-            int(np.searchsorted(read_times(cell.block), self._watermark(cell.source)))
-            for cell in unused
-        )
-
-    def aside(self, instructions: Iterable[object]) -> dict[Aside, pa.Table]:
-        """Return the events that are set aside, by why."""
-        found: dict[Aside, list[pa.Table]] = {}
-        for one in instructions:
-            if isinstance(one, SetAside):
-                found.setdefault(one.kind, []).append(one.rows)
-        return {kind: pa.concat_tables(tables) for kind, tables in found.items()}
-
-    def cells(self, aside: dict[Aside, pa.Table]) -> list[Cell]:
-        """Return the events that go to side outputs; they have no columns of bits any more."""
-        given = []
-        if Aside.LATE in aside and self._to_side:
-            late = aside[Aside.LATE].select(self._shown)
-            given.append(Cell(CellKind.LATE, block=write_table(late)))
-        if Aside.INVALID in aside:
-            invalid = aside[Aside.INVALID]
-            shown = invalid.select([invalid.column_names[0], *self._shown])
-            given.append(Cell(CellKind.INVALID, block=write_table(shown)))
-        return given
-
-    def counters(
-        self,
-        stimuli: Sequence[ClockExchange | EventsArrived | TimerFired],
-        aside: dict[Aside, pa.Table],
-        late: int,
-        before: int,
-    ) -> Counters:
-        """Return what became of the events of a batch, how many wait, and all keys."""
-        sizes = {kind: rows.num_rows for kind, rows in aside.items()}
-        counters = self._front.counters()
-        unawaited, self._unawaited = self._unawaited, counters.order.unawaited
-        return Counters(
-            events=sum(one.rows.num_rows for one in stimuli if isinstance(one, EventsArrived)),
-            released=counters.events - before,
-            late=sizes.get(Aside.LATE, 0) + late,
-            invalid=sizes.get(Aside.INVALID, 0),
-            buffered=counters.order.buffered,
-            slack=counters.order.slack,
-            silent=counters.order.silent,
-            unawaited=counters.order.unawaited - unawaited,
-            waited=min(self._front.waits.waited, _LONGEST),
-            longest_wait=self._front.waits.longest,
-            keys=counters.partitions,
-        )
-
-    def _piece(
-        self, cells: Sequence[Cell], source: str | None, told: int, now: int
-    ) -> EventsArrived:
-        blocks = [self._read(cell) for cell in cells if len(cell.block)]
-        rows = pa.concat_tables([self._schema.empty_table(), *blocks])
-        spans = None
-        if self._divisible:
-            spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in cells)])
-        return EventsArrived(rows, source, spans=spans, watermark=told, arrival=now)
-
-    def _watermark(self, source: int) -> int:
-        """Return the time before which an event of a source is late."""
-        return self._front.watermark_of(None if self._sources is None else self._sources[source])
-
-    def _read(self, cell: Cell) -> pa.Table:
-        columns = read_block(pa.py_buffer(cell.block), self._schema)
-        return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
-
-
-def _exchanges(cells: Sequence[Cell]) -> list[ClockExchange]:
-    """Return the exchanges with clocks of sources, by their times."""
-    tables = [read_table(cell.block) for cell in cells if cell.kind is CellKind.CLOCKS]
-    found = [ClockExchange(**row) for table in tables for row in table.to_pylist()]
-    return sorted(found, key=lambda one: (one.answered, astuple(one)))
-
-
 class WholeStage:
     """The whole operator: an instance has the events of its keys, or all of them."""
 
-    takes = _Arriving.takes
+    takes = CellInput.takes
 
     def __init__(self, spec: OperatorSpec, number: int) -> None:
         self.part = WholeOperator(spec, number)
-        self._arriving = _Arriving(spec, self.part.front)
+        self._arriving = CellInput(spec, self.part.front)
         self.counters = Counters()
 
     @property
@@ -291,15 +149,55 @@ class WholeStage:
         return [*found, *arriving.cells(aside), *told]
 
 
+class GroupStage:
+    """The operators of all queries: an instance has the events of its keys, or all of them."""
+
+    takes = CellInput.takes
+
+    def __init__(self, spec: GroupSpec, number: int) -> None:
+        self.part = GroupOperator(spec, number)
+        self._arriving = CellInput(spec, self.part)
+        self._output = spec.output
+        self.counters = Counters()
+
+    @property
+    def timer(self) -> int | None:
+        """When, by the time of batches, it wants to take a step; None where never."""
+        return self.part.timer
+
+    def step(self, cells: Sequence[Cell], now: int = NO_TIME) -> list[Cell]:
+        """Order the events of a batch, match those whose turn it is, and let time pass."""
+        arriving, before = self._arriving, self.part.arrived
+        stimuli = arriving.stimuli(cells, now)
+        steps = [self.part.step(stimulus) for stimulus in stimuli]
+        found = [
+            joined_rows(name, table, self._output)
+            for step in steps
+            for name, table in step.matches.items()
+        ]
+        matches = pa.concat_tables(found)
+        late = sum(step.count(Aside.LATE) for step in steps)
+        instances = [one.instance for one in self.part.operators]
+        self.counters = replace(
+            arriving.counters(stimuli, {}, late, before),
+            matches=matches.num_rows,
+            kept=sum(one.rows_kept for one in instances),
+            partials=sum(one.starts_kept() for one in instances),
+            open_windows=sum(one.open_windows for one in instances),
+        )
+        given = [Cell(CellKind.MATCHES, block=write_table(matches))]
+        return given if matches.num_rows else []
+
+
 class FrontStage:
     """The front alone: each instance of the next stage gets a cell in every batch, or several."""
 
-    takes = _Arriving.takes
+    takes = CellInput.takes
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.part = Front(spec)
         assert spec.instances is not None
-        self._arriving = _Arriving(spec, self.part)
+        self._arriving = CellInput(spec, self.part)
         self._spec, self._instances = spec, spec.instances
         self._nothing = no_events(spec.events)
         self.counters = Counters()

@@ -10,6 +10,7 @@ from html import escape
 import pyarrow as pa
 
 from outpace.engine.group import GroupOperator
+from outpace.engine.group_spec import GroupSpec
 from outpace.explanation.explain import Explanation, explain
 from outpace.pattern.group import QueryGroup, told_of
 
@@ -79,5 +80,5 @@ def explain_group(
             explained[query.name] = explain(query, schema)
     if schema is None:
         return GroupExplanation(explained)
-    shared = GroupOperator(group.queries, schema).lines()
+    shared = GroupOperator(GroupSpec(group.queries, schema)).lines()
     return GroupExplanation(explained, tuple(shared), tuple(placement))

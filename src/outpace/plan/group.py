@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from outpace.engine.group_stage import GroupSpec
+from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.task import kept_columns
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.packing import CORRUPT, Packing
@@ -103,7 +103,7 @@ def plan_group(group: QueryGroup, schema: pa.Schema, partitions: int) -> GroupPl
             check_streamable(query)
             check_on_spark(query, alone=True)
         queries.append(query if query.order_of_arrival is not None else query.disorder(InOrder()))
-    whole = GroupSpec(tuple(queries), schema, False)
+    whole = GroupSpec(tuple(queries), schema, forgets=True, together=True)
     wanted = {CORRUPT}.union(*(_columns(operator) for operator in whole.operators))
     columns = tuple(name for name in schema.names if name in wanted)
     divided = _divided(whole.operators)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import outpace as op
 from outpace.cli.main import app
 from outpace.cli.run_input import DataFormat, TextOptions
+from outpace.cli.run_query import QueryFiles
 from outpace.cli.stream_local import FilesFeed, run_in_process
 from outpace.cli.stream_output import ConsoleWriter
 from outpace.cli.stream_stop import StopRequest
@@ -198,6 +199,20 @@ def test_a_later_file_with_another_type_is_named_with_its_column(folder: Path) -
         assert 'hint: name the types: --schema "ts bigint, x double"' in done.stderr
 
 
+@dataclass
+class Pieces:
+    """Times that come piece by piece."""
+
+    times: list[list[int]]
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([("ts", pa.int64())]))
+
+    def freeze(self) -> None:
+        """All is there."""
+
+    def take(self) -> pa.Table:
+        return pa.table({"ts": self.times.pop(0) if self.times else []}, schema=self.schema)
+
+
 def test_late_events_are_dropped_as_on_spark(folder: Path) -> None:
     Path("late").mkdir()
     pq.write_table(pa.table({"ts": [1, 3, 2], "x": [1, 2, 3]}), "late/1.parquet")
@@ -209,6 +224,16 @@ def test_late_events_are_dropped_as_on_spark(folder: Path) -> None:
     assert matcher.push(feed.take())["at"].to_pylist() == [1, 2, 3]
     code, out, _ = stream("all.sql", "--from", "late", "--trigger", "once")
     assert (code, [line.strip() for line in out]) == (0, ["at", "1", "2", "3"])
+
+
+def test_an_event_that_several_queries_drop_is_late_once() -> None:
+    queries = [op.Query(name).order_by("ts").pattern("A").measures(at="A.ts") for name in "ab"]
+    both = QueryFiles(tuple((Path(query.name), query) for query in queries))
+    text, feed = io.StringIO(), Pieces([[5, 9], [7, 6]])
+    console = Console(file=text, force_terminal=True, width=200)
+    timing = {"availableNow": True}
+    run_in_process(both, feed, ConsoleWriter(console, 5), timing, StopRequest(), console)
+    assert "2 late" in text.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ from support.grouped import SCHEMA, drawn_pieces, drawn_query
 from support.properties import examples
 
 import outpace as op
-from outpace.engine.codec.cell import CellKind
+from outpace.engine.codec.cell import CellKind, Counters
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import restore_stage, run_step, save_stage
 from outpace.pattern.disorder import Late
 from outpace.plan.group import GroupPlan, plan_group
+from outpace.plan.stream import StreamPlan, plan_stream
 
 RISE = op.Query("rise").partition_by("key").order_by("ts").pattern("A B").define(B="v > A.v")
 LOW = op.Query("low").order_by("ts").pattern("A").define(A="v < 1")
@@ -70,6 +71,29 @@ def test_every_group_finds_what_it_finds_in_process(seed: int, keyed: bool) -> N
     group, pieces = op.group(*queries), drawn_pieces(random)
     plan = plan_group(group, SCHEMA, 3)
     assert streamed(plan, pieces) == in_process(group, plan, pieces)
+
+
+def counters(plan: GroupPlan | StreamPlan, pieces: list[pa.Table]) -> list[Counters]:
+    """What the only stage counts, batch by batch."""
+    (spec,) = plan.stages
+    stage, found = spec.make(), []
+    for piece in pieces:
+        run_step(stage, plan.packing.pack(piece), 0, 1)
+        found.append(stage.counters)
+    return found
+
+
+@given(st.integers(0, 1 << 32))
+def test_a_stage_counts_what_it_counts_for_one_query(seed: int) -> None:
+    random = Random(seed)
+    query = op.Query("q").order_by("ts").pattern("A B").define(B="v > A.v")
+    query = query.disorder(random.choice([op.KSlack(3), op.MPKSlack(), op.InOrder()]))
+    pieces = drawn_pieces(random)
+    both = op.group(query, replace(query, name="too"))
+    alone = counters(plan_stream(query, SCHEMA, 1), pieces)
+    for one, two in zip(alone, counters(plan_group(both, SCHEMA, 1), pieces), strict=True):
+        twice = {"matches": 2 * one.matches, "kept": 2 * one.kept, "partials": 2 * one.partials}
+        assert two == replace(one, **twice)
 
 
 @pytest.mark.parametrize(

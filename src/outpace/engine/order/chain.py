@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 
@@ -44,8 +45,10 @@ class SlackChain(Stateful):
 
     CHANGED = ("_links",)
 
-    #: It goes by no clock.
+    #: It goes by no clock, and knows no sources that could be silent.
     timer: None = None
+    silent: Final = frozenset[str]()
+    unawaited: Final = 0
 
     def __init__(
         self, bound: BoundQuery, disorders: Sequence[BoundDisorder], schema: pa.Schema
@@ -62,6 +65,21 @@ class SlackChain(Stateful):
     def buffered(self) -> int:
         """How many events wait, at all links together."""
         return sum(link.buffered for link in self._links)
+
+    @property
+    def slack(self) -> int:
+        """The largest K."""
+        return self._slacks[-1]
+
+    @property
+    def now(self) -> int:
+        """The greatest time that events had since it was made, or that is saved."""
+        return self._links[0].now
+
+    @property
+    def oldest(self) -> int:
+        """What `now` was, at least, when events came that wait at the last link."""
+        return self._links[-1].watermark
 
     def push(self, events: EventsArrived) -> list[ReleasedEvents]:
         """Take events; return what each link lets go. After an error nothing is taken."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -80,6 +80,12 @@ class OrderCounters:
     corrected: int = 0
     latency: float = 0.0
     longest_wait: int = 0
+
+    @staticmethod
+    def joined(each: Sequence[OrderCounters]) -> OrderCounters:
+        """Return those of several orders of the same events: all that wait, else the greatest."""
+        greatest = OrderCounters(*map(max, zip(*map(astuple, each), strict=True)))
+        return replace(greatest, buffered=sum(one.buffered for one in each))
 
 
 @dataclass(frozen=True)
@@ -163,6 +169,31 @@ class Order(Stateful, ABC):
     def unawaited(self) -> int:
         """How many events went on although a silent source had not come so far."""
         return 0
+
+    @property
+    def holding(self) -> str | None:
+        """The source that others wait for; None where there is one, or all have finished."""
+        return None
+
+    def wants(self, source: str) -> bool:
+        """Say whether a source may go on; one that is too far ahead of the others must wait."""
+        return True
+
+    def waiting(self, source: str) -> int:
+        """Return how many events of a source wait."""
+        return self.buffered
+
+    def slack_of(self, source: str) -> int:
+        """Return how far the watermark of a source stays behind its greatest time."""
+        return self.slack
+
+    def unawaited_of(self, source: str) -> int:
+        """Return how many events went on although a source was silent and not so far."""
+        return 0
+
+    def watermark_of(self, source: str) -> int:
+        """Return a time that no later event of a source lies before, unless it is late."""
+        return self.watermark
 
     @property
     def timer(self) -> int | None:

@@ -90,14 +90,6 @@ class SourceOrder(Order):
         """Return how many events of a source wait."""
         return self._merge.buffered(source)
 
-    def slack_of(self, source: str) -> int:
-        """Return 0: each source is in order by itself."""
-        return 0
-
-    def unawaited_of(self, source: str) -> int:
-        """Return 0: every source is waited for."""
-        return 0
-
     @property
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""

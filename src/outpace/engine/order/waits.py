@@ -12,12 +12,15 @@ Memory: a number for each piece of which events wait.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.order.contract import Order
+from outpace.engine.order.chain import SlackChain
+from outpace.engine.order.contract import Order, OrderCounters
 from outpace.engine.snapshot import Stateful
 
 _NEVER: Final = int(np.iinfo(np.int64).max)
@@ -64,14 +67,32 @@ class Waits(Stateful):
         """The longest that an event has waited, maybe one that still does."""
         return max(self._longest, self._now - self._came[0]) if self._came else self._longest
 
-    def begin(self, order: Order) -> None:
+    def counters(self, order: Order | SlackChain, source: str | None = None) -> OrderCounters:
+        """Return how it goes with an order, or with that of a source; others count late events."""
+        if source is None or isinstance(order, SlackChain):
+            return OrderCounters(
+                order.slack,
+                order.buffered,
+                silent=len(order.silent),
+                unawaited=order.unawaited,
+                latency=self.average,
+                longest_wait=self.longest,
+            )
+        return OrderCounters(
+            order.slack_of(source),
+            order.waiting(source),
+            silent=int(source in order.silent),
+            unawaited=order.unawaited_of(source),
+        )
+
+    def begin(self, order: Order | SlackChain) -> None:
         """Look at an order before its first step: events may wait in it that were saved."""
         if self._now == NO_TIME and order.now != NO_TIME:
             self._now, self._waiting = order.now, order.buffered
             if self._waiting:
                 self._came.append(order.oldest)
 
-    def note(self, order: Order, events: int, *, last: bool) -> None:
+    def note(self, order: Order | SlackChain, events: int, *, last: bool) -> None:
         """Look at an order after a step that gave so many events their turn."""
         self.events += events
         self._skipped += 1
@@ -88,3 +109,25 @@ class Waits(Stateful):
         oldest = order.oldest if self._waiting else now + 1
         while self._came and self._came[0] < oldest:
             self._longest = max(self._longest, now - self._came.popleft())
+
+
+@dataclass(frozen=True)
+class JoinedWaits:
+    """The waits of several orders of the same events, of which the longest count."""
+
+    each: Sequence[Waits]
+
+    def forget(self) -> None:
+        """Count from now on."""
+        for one in self.each:
+            one.forget()
+
+    @property
+    def waited(self) -> int:
+        """How long events waited, added up."""
+        return max(one.waited for one in self.each)
+
+    @property
+    def longest(self) -> int:
+        """The longest that an event has waited."""
+        return max(one.longest for one in self.each)

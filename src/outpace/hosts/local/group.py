@@ -9,18 +9,17 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.compiler.kernel import fitting
-from outpace.engine.group import GroupOperator
+from outpace.engine.group import GroupOperator, GroupStep
+from outpace.engine.group_spec import GroupSpec
 from outpace.engine.message import (
     Aside,
-    Emit,
     EventsArrived,
-    SetAside,
     SourceEnded,
     Stimulus,
     TimerFired,
     TimeTold,
 )
-from outpace.engine.order.contract import with_reasons
+from outpace.engine.order.contract import OrderCounters, with_reasons
 from outpace.engine.rows.times import as_integer
 from outpace.engine.state import State, reading
 from outpace.errors import DataError, StateError
@@ -65,8 +64,7 @@ class GroupMatcher:
             for query, disorder in disorders.items()
             if disorder is not None and Late(disorder.late).drops
         }
-        self._last: dict[str, Emit] = {}
-        self._aside: dict[tuple[str, Aside], pa.Table] = {}
+        self._last = GroupStep()
 
     def bind(self, schema: pa.Schema) -> None:
         """Fit the queries to the input's schema; the first push does this by itself."""
@@ -79,9 +77,8 @@ class GroupMatcher:
             self._operator, self._schema = self._made(schema), schema
 
     def _made(self, schema: pa.Schema) -> GroupOperator:
-        return GroupOperator(
-            self._group.queries, schema, timeouts=self._timeouts, choose=compiled_soon
-        )
+        spec = GroupSpec(self._group.queries, schema, timeouts=self._timeouts, choose=compiled_soon)
+        return GroupOperator(spec)
 
     def push(self, data: TableLike) -> Results:
         """Take the next rows and return the matches that became final, by the names of queries."""
@@ -142,7 +139,7 @@ class GroupMatcher:
     @property
     def timed_out(self) -> Results:
         """The partial matches that timed out in the last push, advance or finish."""
-        return {name: emit.timed_out for name, emit in self._last.items()}
+        return {name: emit.timed_out for name, emit in self._last.emits.items()}
 
     @property
     def failed(self) -> dict[str, Exception]:
@@ -152,7 +149,15 @@ class GroupMatcher:
     @property
     def buffered(self) -> int:
         """How many rows wait for others that may come before them, of all queries together."""
-        return 0 if self._operator is None else self._operator.buffered
+        return self.order.buffered
+
+    @property
+    def order(self) -> OrderCounters:
+        """How it goes with the order of the rows, of all queries together.
+
+        A row that several queries drop counts as late once.
+        """
+        return OrderCounters() if self._operator is None else self._operator.order_counters()
 
     def state(self) -> bytes:
         """Return everything that is kept between pushes, as bytes for `resume`."""
@@ -178,7 +183,7 @@ class GroupMatcher:
                 operator = self._made(known)
                 operator.restore(saved.part("operator"))
         self._operator, self._schema, self._begun = operator, known, operator is not None
-        self._last, self._aside = {}, {}
+        self._last = GroupStep()
 
     @fitting()
     def _step(self, stimulus: Stimulus) -> Results:
@@ -187,20 +192,13 @@ class GroupMatcher:
         found = operator.step(stimulus)
         for name in operator.failed.keys() - before:
             _LOG.error("query '%s' failed and takes no more: %s", name, operator.failed[name])
-        self._begun, self._aside, self._last = True, {}, {}
-        for name, instructions in found.items():
-            for one in instructions:
-                match one:
-                    case Emit():
-                        self._last[name] = one
-                    case SetAside():
-                        self._aside[name, one.kind] = one.rows
+        self._begun, self._last = True, found
         for name, dropped in self._dropped.items():
-            late = self._aside.get((name, Aside.LATE))
+            late = found.aside.get((name, Aside.LATE))
             warning = dropped.count(0 if late is None else late.num_rows)
             if warning is not None:
                 _LOG.warning(warning)
-        return {name: self._last[name].matches.table for name in found}
+        return found.matches
 
     def _set_aside(self, kind: Aside) -> Results:
         if self._schema is None:
@@ -208,7 +206,7 @@ class GroupMatcher:
         nothing = self._schema.empty_table()
         none = nothing if kind is Aside.LATE else with_reasons(nothing, [])
         names = [q.name for q in self._group.queries if q.order_of_arrival is not None]
-        return {name: self._aside.get((name, kind), none) for name in names}
+        return {name: self._last.aside.get((name, kind), none) for name in names}
 
     def _bound(self, action: str) -> GroupOperator:
         if self._operator is None:

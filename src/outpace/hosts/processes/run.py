@@ -370,7 +370,9 @@ class Run:
     def _made(self, schema: pa.Schema) -> _Operator:
         query = self._query
         if isinstance(query, QueryGroup):
-            return OperatorsInProgram(query, schema, self._names, self._set_aside)
+            return OperatorsInProgram(
+                query, schema, self._names, self._tell_aside, self._count_aside
+            )
         arriving = query.order_of_arrival
         return ParallelOperator(
             query,
@@ -445,19 +447,28 @@ class Run:
                 came = EventsArrived(rows, name, arrival=arrival, busy=operator.busy())
                 yield from operator.push(came)
 
-    def _set_aside(self, aside: SetAside, name: str | None = None) -> None:
-        """Count events that take no part, of a query of a group with a name, and say so."""
+    def _set_aside(self, aside: SetAside) -> None:
+        """Count events that take no part, and say so."""
+        self._count_aside(aside.kind, aside.rows.num_rows)
+        self._tell_aside(aside)
+
+    def _count_aside(self, kind: Aside, count: int) -> None:
+        known = self.metrics.sources[self._source]
+        if kind is Aside.INVALID:
+            known.invalid += count
+        else:
+            known.late += count
+
+    def _tell_aside(self, aside: SetAside, name: str | None = None) -> None:
+        """Say that events take no part, in a query of a group where it has a name."""
         if self._aside is not None:
             whose = () if name is None else (name,)
             self._aside(*whose, aside.kind.value, aside.rows)
-        known, count = self.metrics.sources[self._source], aside.rows.num_rows
-        if aside.kind is Aside.INVALID:
-            known.invalid += count
-            return
-        known.late += count
         for query, dropped in self._dropped.items():
-            if name in (None, query) and (warning := dropped.count(count)) is not None:
-                _LOG.warning(warning)
+            if aside.kind is Aside.LATE and name in (None, query):
+                warning = dropped.count(aside.rows.num_rows)
+                if warning is not None:
+                    _LOG.warning(warning)
 
     def _answered(self, instance: int, done: WorkResult, answer: Answer) -> None:
         """Note what an instance did."""

@@ -51,6 +51,40 @@ def test_dropped_events_are_told_by_query(caplog: pytest.LogCaptureFixture) -> N
     assert [record.message.split(":")[0] for record in caplog.records] == ["query 'soon'"]
 
 
+def test_a_row_is_late_once_for_however_many_queries() -> None:
+    hasty = [single("soon"), single("too"), single("own").disorder(op.MPKSlack())]
+    group = op.open(op.group(*hasty, single("sure", 5)))
+    group.push(rows((1, 1), (9, 0)))
+    # 3 is late for all, 6 for all but the last, and of the two orders each sets both aside.
+    group.push(rows((3, 2), (6, 2)))
+    late = {name: table.num_rows for name, table in group.late.items()}
+    assert late == {"soon": 2, "too": 2, "own": 2, "sure": 1}
+    assert group.order.late == 2
+
+
+@given(st.integers(0, 1 << 32))
+def test_queries_with_one_disorder_wait_as_each_does_alone(seed: int) -> None:
+    random = Random(seed)
+    disorder = random.choice([op.KSlack(random.randint(0, 5)), op.MPKSlack(), op.InOrder()])
+    first, second = (drawn_query(random, name).disorder(disorder) for name in "ab")
+    group, alone = op.open(op.group(first, second)), op.open(first)
+    for piece in drawn_pieces(random):
+        group.push(piece)
+        alone.push(piece)
+        assert group.order == alone.order
+
+
+def test_of_different_slacks_the_largest_is_waited_for() -> None:
+    group, sure = op.open(op.group(single("soon"), single("sure", 5))), op.open(single("sure", 5))
+    for piece in (rows((1, 1), (3, 2), (4, 0)), rows((10, 0)), rows((12, 0))):
+        group.push(piece)
+        sure.push(piece)
+        assert group.order == sure.order
+    assert group.order.slack == 5
+    assert group.order.latency > 0
+    assert group.order.longest_wait > 0
+
+
 def test_bad_groups_are_refused() -> None:
     with pytest.raises(op.BindError, match="one query at least"):
         op.group()

@@ -240,6 +240,7 @@ def test_the_queries_of_a_group_read_sources_once(several: int) -> None:
         replace(single, name="single").disorder(op.KSlack(10 * several)),
         replace(single, name="keyed").partition_by("key").disorder(op.KSlack(20 * several)),
         replace(single, name="hasty").disorder(op.KSlack(1)),
+        replace(pairs(), name="too").disorder(op.KSlack(1)),
     ]
     late: Counter[tuple[str, str]] = Counter()
 
@@ -251,7 +252,7 @@ def test_the_queries_of_a_group_read_sources_once(several: int) -> None:
         for tables in run:
             for name, matches in tables.items():
                 found[name].append(matches)
-    assert repr(run).startswith("run of windows, single, keyed, hasty over s0")
+    assert repr(run).startswith("run of windows, single, keyed, hasty, too over s0")
     counted = run.metrics.operator
     every = [one.num_rows for tables in found.values() for one in tables]
     assert (counted.events, counted.matches) == (2000, sum(every))
@@ -259,7 +260,12 @@ def test_the_queries_of_a_group_read_sources_once(several: int) -> None:
         expected = op.match(table(), query).to_pylist()
         given = pa.concat_tables(found[query.name]).to_pylist()
         assert sorted(map(repr, given)) == sorted(map(repr, expected)), query.name
-    assert set(late) == {("hasty", "late")}
+    assert set(late) == {("hasty", "late"), ("too", "late")}
+    known = run.metrics.sources.values()
+    assert sum(source.late for source in known) == late["hasty", "late"] == late["too", "late"]
+    assert {source.slack for source in known} == {20 * several}
+    assert counted.latency > 1
+    assert counted.longest_wait > 10
 
 
 def test_what_does_not_run_in_a_group_is_told_by_name() -> None:

@@ -1,0 +1,166 @@
+"""The input of a stage of a host with micro-batches: cells of events, as they were packed.
+
+The events of a batch become stimuli, whatever the order in which its cells come, and what became of
+them is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.codec.block import read_block
+from outpace.engine.codec.cell import Cell, CellKind, Counters
+from outpace.engine.codec.table import read_table, write_table
+from outpace.engine.codec.times import read_times
+from outpace.engine.front import Front
+from outpace.engine.group import GroupOperator
+from outpace.engine.group_spec import GroupSpec
+from outpace.engine.match.bits import BITS
+from outpace.engine.message import Aside, ClockExchange, EventsArrived, SetAside, TimerFired
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.pattern.disorder import Late
+
+#: What all waits of a step add up to counts as no more than this, so that sums of them fit.
+_LONGEST: Final = 1 << 53
+
+
+class CellInput:
+    """The input of a stage that takes events as they were packed."""
+
+    takes = frozenset({CellKind.EVENTS, CellKind.UNUSED, CellKind.CLOCKS})
+
+    def __init__(self, spec: OperatorSpec | GroupSpec, front: Front | GroupOperator) -> None:
+        self._schema = spec.schema
+        self._front = front
+        self._sources = spec.sources
+        self._unawaited = 0
+        self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
+        self._patient = self._to_side = False
+        if isinstance(spec, OperatorSpec):
+            assert spec.disorder is not None
+            self._patient = spec.disorder["patience"] is not None
+            self._to_side = spec.disorder.late is Late.SIDE
+            self._divisible = spec.disorder.divisible
+        else:
+            self._divisible = spec.divided
+        self._mixed = spec.sources is not None and not self._divisible
+
+    def stimuli(
+        self, cells: Sequence[Cell], now: int
+    ) -> list[ClockExchange | EventsArrived | TimerFired]:
+        """Return the cells of a batch as one piece of the stream, or of each source that has any.
+
+        What is told of time holds for every source. What is told of clocks comes first, in an order
+        of its own. A timer that is due comes before all events, but behind them where it tells who
+        is silent: those that speak in the batch are not.
+        """
+        self._front.waits.forget()
+        timer = self._front.timer
+        fired = [TimerFired(now)] if timer is not None and timer <= now else []
+        pieces = self._pieces(cells, now) if cells or not fired else []
+        told = _exchanges(cells)
+        return [*told, *pieces, *fired] if self._patient else [*told, *fired, *pieces]
+
+    def _pieces(self, cells: Sequence[Cell], now: int) -> list[EventsArrived]:
+        events = [cell for cell in cells if cell.kind is CellKind.EVENTS]
+        # Each sender promises for itself; all that ever do so take part in every batch.
+        promised = [cell.watermark for cell in events if cell.watermark != NO_TIME]
+        told = min(promised, default=int(NO_TIME))
+        if self._sources is None or self._mixed:
+            return [self._piece(events, None, told, now)]
+        own: dict[int, list[Cell]] = {}
+        for cell in events:
+            own.setdefault(cell.source, []).append(cell)
+        spoken = [
+            number for number in range(len(self._sources)) if number in own or told != NO_TIME
+        ]
+        # Where nobody has spoken one says nothing, so that who waits for this stage hears of it.
+        return [
+            self._piece(own.get(number, []), self._sources[number], told, now)
+            for number in spoken or [0]
+        ]
+
+    def unused_late(self, cells: Sequence[Cell]) -> int:
+        """Count the events that no step can use, known by their times alone, that are late."""
+        unused = [cell for cell in cells if cell.kind is CellKind.UNUSED]
+        return sum(
+            int(np.searchsorted(read_times(cell.block), self._watermark(cell.source)))
+            for cell in unused
+        )
+
+    def aside(self, instructions: Iterable[object]) -> dict[Aside, pa.Table]:
+        """Return the events that are set aside, by why."""
+        found: dict[Aside, list[pa.Table]] = {}
+        for one in instructions:
+            if isinstance(one, SetAside):
+                found.setdefault(one.kind, []).append(one.rows)
+        return {kind: pa.concat_tables(tables) for kind, tables in found.items()}
+
+    def cells(self, aside: dict[Aside, pa.Table]) -> list[Cell]:
+        """Return the events that go to side outputs; they have no columns of bits any more."""
+        given = []
+        if Aside.LATE in aside and self._to_side:
+            late = aside[Aside.LATE].select(self._shown)
+            given.append(Cell(CellKind.LATE, block=write_table(late)))
+        if Aside.INVALID in aside:
+            invalid = aside[Aside.INVALID]
+            shown = invalid.select([invalid.column_names[0], *self._shown])
+            given.append(Cell(CellKind.INVALID, block=write_table(shown)))
+        return given
+
+    def counters(
+        self,
+        stimuli: Sequence[ClockExchange | EventsArrived | TimerFired],
+        aside: dict[Aside, pa.Table],
+        late: int,
+        before: int,
+    ) -> Counters:
+        """Return what became of the events of a batch, how many wait, and all keys."""
+        sizes = {kind: rows.num_rows for kind, rows in aside.items()}
+        counters = self._front.counters()
+        unawaited, self._unawaited = self._unawaited, counters.order.unawaited
+        return Counters(
+            events=sum(one.rows.num_rows for one in stimuli if isinstance(one, EventsArrived)),
+            released=counters.events - before,
+            late=sizes.get(Aside.LATE, 0) + late,
+            invalid=sizes.get(Aside.INVALID, 0),
+            buffered=counters.order.buffered,
+            slack=counters.order.slack,
+            silent=counters.order.silent,
+            unawaited=counters.order.unawaited - unawaited,
+            waited=min(self._front.waits.waited, _LONGEST),
+            longest_wait=self._front.waits.longest,
+            keys=counters.partitions,
+        )
+
+    def _piece(
+        self, cells: Sequence[Cell], source: str | None, told: int, now: int
+    ) -> EventsArrived:
+        blocks = [self._read(cell) for cell in cells if len(cell.block)]
+        rows = pa.concat_tables([self._schema.empty_table(), *blocks])
+        spans = None
+        if self._divisible:
+            spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in cells)])
+        return EventsArrived(rows, source, spans=spans, watermark=told, arrival=now)
+
+    def _watermark(self, source: int) -> int:
+        """Return the time before which an event of a source is late."""
+        assert isinstance(self._front, Front)
+        return self._front.watermark_of(None if self._sources is None else self._sources[source])
+
+    def _read(self, cell: Cell) -> pa.Table:
+        columns = read_block(pa.py_buffer(cell.block), self._schema)
+        return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
+
+
+def _exchanges(cells: Sequence[Cell]) -> list[ClockExchange]:
+    """Return the exchanges with clocks of sources, by their times."""
+    tables = [read_table(cell.block) for cell in cells if cell.kind is CellKind.CLOCKS]
+    found = [ClockExchange(**row) for table in tables for row in table.to_pylist()]
+    return sorted(found, key=lambda one: (one.answered, astuple(one)))

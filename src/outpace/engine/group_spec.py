@@ -1,0 +1,139 @@
+"""What the operators of several queries do, and what these give as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.operator_spec import OperatorSpec, fastest
+from outpace.errors import BindError
+from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.group import told_of
+from outpace.pattern.query import Query
+from outpace.pattern.types import type_name
+
+#: The column that says which query a row is of.
+QUERY: Final = "query"
+
+
+@dataclass(frozen=True)
+class GroupSpec:
+    """What the operators of several queries do, for whoever makes them.
+
+    Parameters
+    ----------
+    queries
+        The queries, each with a name of its own.
+    schema
+        The columns that events have when they come.
+    sources, timeouts, forgets, choose
+        As in `OperatorSpec`.
+    divided
+        Whether several instances have the events of some keys each, and are told the times of all.
+    together
+        Whether the error of one query ends all; else the others go on.
+    """
+
+    queries: tuple[Query, ...]
+    schema: pa.Schema
+    sources: tuple[str, ...] | None = None
+    timeouts: bool = False
+    forgets: bool = False
+    choose: Callable[[Task], Matcher] = fastest
+    divided: bool = False
+    together: bool = False
+
+    def __getstate__(self) -> dict[str, object]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @cached_property
+    def operators(self) -> tuple[OperatorSpec, ...]:
+        """The operator of each query, were it alone."""
+        return tuple(map(self._alone, self.queries))
+
+    def _alone(self, query: Query) -> OperatorSpec:
+        with told_of(query):
+            ordered = query.order_of_arrival is None
+            spec = OperatorSpec(
+                query,
+                self.schema,
+                disorder=None if ordered else bind_disorder(query, self.schema),
+                sources=self.sources,
+                timeouts=self.timeouts and query.operator is None and query.windows is None,
+                forgets=self.forgets,
+                choose=self.choose,
+            )
+            assert spec.bound
+            return spec
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        """The columns of what comes out."""
+        return joined_schema({one.query.name: one.bound.output for one in self.operators})
+
+    @property
+    def matcher(self) -> Matcher | None:
+        """What the first query is matched with: most of what is compiled serves all."""
+        return self.operators[0].matcher
+
+    @property
+    def clocked(self) -> bool:
+        """Whether any of them goes by the time of batches."""
+        disorders = (one.disorder for one in self.operators)
+        return any(one is not None and one.value.clocked for one in disorders)
+
+
+def joined_schema(outputs: Mapping[str, pa.Schema]) -> pa.Schema:
+    """Return the columns of what several queries give; those of one name have one type.
+
+    Parameters
+    ----------
+    outputs
+        The columns of each query, by its name.
+
+    Examples
+    --------
+    >>> joined_schema({"a": pa.schema({"x": pa.int64()}), "b": pa.schema({"y": pa.int64()})}).names
+    ['query', 'x', 'y']
+    """
+    fields: dict[str, pa.Field] = {}
+    owners: dict[str, str] = {}
+    for name, schema in outputs.items():
+        for field in schema:
+            known = fields.setdefault(field.name, pa.field(field.name, field.type))
+            owner = owners.setdefault(field.name, name)
+            if field.name == QUERY:
+                raise BindError(
+                    f"the column '{QUERY}' of '{name}' hides which query a row is of",
+                    hint="give it another name",
+                )
+            if known.type != field.type:
+                raise BindError(
+                    f"the column '{field.name}' has two types in the results of the group",
+                    detail=f"{type_name(known.type)} in '{owner}', {type_name(field.type)} in"
+                    f" '{name}'",
+                    hint="give it another name in one of them, or cast it",
+                )
+    return pa.schema([pa.field(QUERY, pa.string()), *fields.values()])
+
+
+def joined_rows(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return what one query gives with the columns of all, NULL where it has none.
+
+    Examples
+    --------
+    >>> every = joined_schema({"a": pa.schema({"x": pa.int64()}), "b": pa.schema({"y": pa.int8()})})
+    >>> joined_rows("b", pa.table({"y": pa.array([7], pa.int8())}), every).to_pylist()
+    [{'query': 'b', 'x': None, 'y': 7}]
+    """
+    size = rows.num_rows
+    columns = [
+        rows.column(field.name) if field.name in rows.column_names else pa.nulls(size, field.type)
+        for field in list(schema)[1:]
+    ]
+    return pa.table([pa.array([name] * size, pa.string()), *columns], schema=schema)
