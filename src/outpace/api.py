@@ -310,7 +310,7 @@ def explain(
             from outpace.hosts.spark.stream import plan_frame
 
             streamed = plan_frame(data, query, names)
-            return explain_plan(query, streamed.bound.schema, streamed.lines())
+            return explain_plan(query, streamed.schema, streamed.lines())
         schema = arrow_schema(data)
         return explain_plan(query, schema, plan_query(query, schema).lines())
     return explain_plan(query, to_arrow(data, query).schema)
@@ -326,10 +326,10 @@ def _explain_group(
     if data is None or isinstance(data, pa.Schema):
         return explain_group(group, data)
     if _is_stream(data):
-        from outpace.hosts.spark.stream import plan_group_frame
+        from outpace.hosts.spark.stream import plan_frame
 
-        plan = plan_group_frame(data, group)
-        return explain_group(QueryGroup(plan.operators.queries), plan.packing.schema, plan.lines())
+        plan = plan_frame(data, group)
+        return explain_group(QueryGroup(plan.queries), plan.schema, plan.lines())
     if isinstance(data, ParquetFiles) or _is_spark_frame(data):
         raise _no_stream()
     return explain_group(group, to_arrow(data).schema)

@@ -394,6 +394,18 @@ def test_a_group_reads_a_stream_once_and_finds_what_it_finds_in_process(
         op.match(streaming.read.parquet(str(tmp_path / "in")), group)
 
 
+def test_matches_that_tell_the_time_to_a_part_of_a_group_are_refused(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    write_pieces([events(5, 1)], tmp_path / "in")
+    found = op.Query("found").order_by("ts").pattern("A B").measures(at="B.ts", v="A.v").within(5)
+    matches = op.match(read_pieces(streaming, tmp_path / "in"), found)
+    timed, other = (op.Query(name).order_by(name).pattern("A") for name in ("at", "v"))
+    assert "order + match of all" in op.explain(op.group(timed), matches).text
+    with pytest.raises(op.BindError, match="'found' tell the time to some queries of the group"):
+        op.match(matches, op.group(timed, other))
+
+
 def test_explain_shows_the_stages(streaming: SparkSession, tmp_path: Path) -> None:
     write_pieces([events(5, 1)], tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")

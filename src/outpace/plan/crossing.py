@@ -36,37 +36,24 @@ _BITS_PER_COLUMN: Final = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Crossing:
-    """What crosses.
+    """What crosses, for one query or several.
 
     Parameters
     ----------
-    bound
-        The user's query, bound; its output is the result's schema.
-    bits
-        The query that Python runs, which reads bits where Catalyst computes conditions; None for a
-        user-defined operator.
-    windows
-        The windows; None where there are none.
+    schema
+        The input's columns.
+    columns
+        Those that cross.
     computed
         The Spark SQL of each bit, and the variable that it belongs to.
-    columns
-        The input columns that cross.
     drop_unused
         Whether rows without any bit stay behind.
     """
 
-    bound: BoundQuery
-    bits: BitTask | None
-    windows: BoundWindows | None
-    computed: tuple[tuple[str, str], ...]
+    schema: pa.Schema
     columns: tuple[str, ...]
-    drop_unused: bool
-
-    @property
-    def task(self) -> Task:
-        """The pattern as Python matches it."""
-        assert self.bits is not None, "a user-defined operator has no pattern"
-        return self.bits.task
+    computed: tuple[tuple[str, str], ...] = ()
+    drop_unused: bool = False
 
     @property
     def bit_columns(self) -> dict[str, str]:
@@ -90,7 +77,7 @@ class Crossing:
     @property
     def crossing(self) -> pa.Schema:
         """The columns that cross, in their order."""
-        fields = [self.bound.schema.field(name) for name in self.columns]
+        fields = [self.schema.field(name) for name in self.columns]
         fields += [pa.field(name, pa.int8()) for name in self.bit_columns]
         # Rows without any column would not be counted on the way.
         return pa.schema(fields or [pa.field(f"{BITS}0", pa.int8())])
@@ -108,7 +95,35 @@ class Crossing:
         ]
 
 
-def plan_crossing(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Crossing:
+@dataclass(frozen=True, kw_only=True)
+class QueryCrossing(Crossing):
+    """What crosses for a query, and the query that Python runs.
+
+    Parameters
+    ----------
+    schema, columns, computed, drop_unused
+        What crosses.
+    bound
+        The user's query, bound; its output is the result's schema.
+    bits
+        The query that Python runs, which reads bits where Catalyst computes conditions; None for a
+        user-defined operator.
+    windows
+        The windows; None where there are none.
+    """
+
+    bound: BoundQuery
+    bits: BitTask | None
+    windows: BoundWindows | None
+
+    @property
+    def task(self) -> Task:
+        """The pattern as Python matches it."""
+        assert self.bits is not None, "a user-defined operator has no pattern"
+        return self.bits.task
+
+
+def plan_crossing(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> QueryCrossing:
     """Decide what of rows of a schema crosses.
 
     Parameters
@@ -120,24 +135,24 @@ def plan_crossing(query: Query, schema: pa.Schema, *, timeouts: bool = False) ->
     """
     windows = None if query.windows is None else bind_windows(query, schema)
     if query.operator is not None:
-        return Crossing(
+        return QueryCrossing(
+            schema=schema,
+            columns=tuple(schema.names),
             bound=bind_operator(query, schema),
             bits=None,
             windows=windows,
-            computed=(),
-            columns=tuple(schema.names),
-            drop_unused=False,
         )
     task = prepare(query, schema, timeouts=timeouts)
     bits, computed = _computed_by_catalyst(task)
     used = {*kept_columns(bits.task, schema), *(() if windows is None else windows.columns)}
-    return Crossing(
+    return QueryCrossing(
+        schema=schema,
+        columns=tuple(name for name in schema.names if name in used),
+        computed=computed,
+        drop_unused=bits.drop_unused and not counts_unused(task.bound, windows),
         bound=task.bound,
         bits=bits,
         windows=windows,
-        computed=computed,
-        columns=tuple(name for name in schema.names if name in used),
-        drop_unused=bits.drop_unused and not counts_unused(task.bound, windows),
     )
 
 

@@ -23,7 +23,7 @@ from outpace.pattern.bound import MatchIdentity
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
-from outpace.plan.crossing import Crossing, plan_crossing
+from outpace.plan.crossing import QueryCrossing, plan_crossing
 from outpace.plan.division import Division
 from outpace.plan.ranges import RANGE_FACTOR, divide_rows
 from outpace.plan.windows import (
@@ -44,12 +44,12 @@ _REASONS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(Crossing):
+class Plan(QueryCrossing):
     """What a query does with rows.
 
     Parameters
     ----------
-    bound, bits, windows, computed, columns, drop_unused
+    schema, columns, computed, drop_unused, bound, bits, windows
         The query, and what crosses.
     division, reason
         How rows are divided, and why not otherwise where that is a loss.

@@ -5,6 +5,11 @@ events of its keys, unless what brings them into order needs those of all keys. 
 and with one instance has one such instance. Windows without keys that several instances match, and
 windows whose numbers count the events of all keys, take three stages: one instance orders and
 splits, several match, one merges.
+
+Several queries are one stage that orders and matches for all. Those that agree on the key, on the
+time, and on a disorder that can be brought about apart are divided by key, as one of them would be;
+others have all events in one place. Conditions are computed there, each once: Catalyst computes
+none.
 """
 
 from __future__ import annotations
@@ -14,8 +19,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.output import timed_out_schema
-from outpace.engine.match.task import fingerprint
+from outpace.engine.match.task import fingerprint, kept_columns
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import REASON
 from outpace.engine.packing import CORRUPT, Packing
@@ -29,8 +35,9 @@ from outpace.pattern.bind.disorder import (
     bind_disorder,
     setting_text,
 )
-from outpace.pattern.disorder import Invalid, Late, Speculative
+from outpace.pattern.disorder import InOrder, Invalid, Late, Speculative
 from outpace.pattern.duration import print_duration
+from outpace.pattern.group import QueryGroup, told_of
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
 from outpace.pattern.types import is_string, type_name, value_type
@@ -39,16 +46,17 @@ from outpace.plan.crossing import Crossing, plan_crossing
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPlan(Crossing):
-    """What a query does on a stream.
+    """What a query does on a stream, or several.
 
     Parameters
     ----------
-    bound, bits, windows, computed, columns, drop_unused
-        The query, and what crosses.
+    schema, columns, computed, drop_unused
+        What crosses.
     packing
         How rows are packed, and what travels of them.
     stages
-        The stages, in order, each with the operator that it is a part of.
+        The stages, in order, each with the operator that it is a part of; one where there are
+        several queries.
     """
 
     packing: Packing
@@ -56,25 +64,44 @@ class StreamPlan(Crossing):
 
     @property
     def operator(self) -> OperatorSpec:
-        """The operator that the stages are parts of."""
+        """The operator that the stages of one query are parts of."""
         operator = self.stages[0].operator
-        assert isinstance(operator, OperatorSpec)
+        assert isinstance(operator, OperatorSpec), "several queries have an operator each"
         return operator
+
+    @property
+    def operators(self) -> tuple[OperatorSpec, ...]:
+        """The operators of all queries."""
+        operator = self.stages[0].operator
+        return operator.operators if isinstance(operator, GroupSpec) else (operator,)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """The queries, each with a disorder where there are several."""
+        return tuple(operator.query for operator in self.operators)
+
+    @property
+    def name(self) -> str:
+        """What they are called together."""
+        first, *others = self.queries
+        return f"{first.name} and {len(others)} more" if others else first.name
+
+    @property
+    def output(self) -> pa.Schema:
+        """The columns of what comes out."""
+        operator = self.stages[0].operator
+        return operator.output if isinstance(operator, GroupSpec) else operator.bound.output
 
     @property
     def timed_out(self) -> pa.Schema:
         """The columns of partial matches that timed out; none where they are not kept."""
-        wanted = self.bits is not None and self.operator.timeouts
-        return timed_out_schema(self.task) if wanted else pa.schema([])
+        task = self.operator.task if self.operator.timeouts else None
+        return pa.schema([]) if task is None else timed_out_schema(task)
 
     @property
     def invalid(self) -> pa.Schema:
         """The columns of events that cannot be used; `late` ones have those of the input."""
-        return pa.schema([pa.field(REASON, pa.string()), *self.bound.schema])
-
-    def shows_time_in(self, column: str) -> bool:
-        """Say whether a column of the matches holds the time of an event of the match."""
-        return self.operator.shows_time_in(column)
+        return pa.schema([pa.field(REASON, pa.string()), *self.schema])
 
     def tells_time_in(self, column: str) -> bool:
         """Say whether the stages know how far time has come in a column of the matches.
@@ -82,7 +109,12 @@ class StreamPlan(Crossing):
         They do where it holds the time of an event of the match, and where no match may start any
         time ago.
         """
-        return self.shows_time_in(column) and self.operator.reach is not None
+        return self.operator.shows_time_in(column) and self.operator.reach is not None
+
+    def tells_time_to(self, other: StreamPlan) -> bool:
+        """Say whether what the stages know of time holds for every query that takes the matches."""
+        times = [one.disorder.time for one in other.operators if one.disorder is not None]
+        return all(map(self.operator.shows_time_in, times))
 
     def lines(self) -> list[str]:
         r"""Return what `explain()` shows of the plan.
@@ -107,15 +139,22 @@ class StreamPlan(Crossing):
         return ["on Spark, as a stream", *(f"  {line}" for line in self._lines())]
 
     def _lines(self) -> list[str]:
-        packing, disorder = self.packing, self.packing.disorder
-        named = ", ".join(map(print_name, filter(self.bound.schema.names.count, packing.columns)))
+        packing, operator = self.packing, self.stages[0].operator
+        named = ", ".join(map(print_name, filter(self.schema.names.count, packing.columns)))
         bits = " and bits" if packing.bits is not None else ""
         dropped = "; rows that fit no condition only tell the time" if packing.drop else ""
         lines = [*self.crossing_lines(), f"1. pack: blocks of {named}{bits}{dropped}"]
-        keyed = ", by key" if self.bound.partition_by and len(self.stages) == 1 else ""
+        keyed = ", by key" if packing.keys and len(self.stages) == 1 else ""
         for place, spec in enumerate(self.stages, 2):
             many = f"{spec.instances} instances{keyed}" if spec.instances > 1 else "1 instance"
             lines.append(f"{place}. {spec.name}: {many}")
+        if isinstance(operator, GroupSpec):
+            many = "1 query" if len(operator.queries) == 1 else f"{len(operator.queries)} queries"
+            return [*lines, f"of {many}, whose rows say in the column query whose they are"]
+        return [*lines, *self._order_lines()]
+
+    def _order_lines(self) -> list[str]:
+        packing, disorder = self.packing, self.packing.disorder
         horizon = setting_text(disorder.value.horizon)
         late = {
             Late.DROP: "dropped and counted",
@@ -125,7 +164,7 @@ class StreamPlan(Crossing):
         }
         invalid = {Invalid.FAIL: "an error", Invalid.QUARANTINE: "sent to the side output"}
         order = [f"order: {_of_sources(packing.sources)}{disorder!s}"]
-        if self.bound.partition_by and not disorder.divisible:
+        if packing.keys and not disorder.divisible:
             order.append("events of all keys are brought into order in one place")
         patience = disorder.value.patience
         for who, span in patience if isinstance(patience, tuple) else [("a source", patience)]:
@@ -139,7 +178,6 @@ class StreamPlan(Crossing):
                 "events arrive at the time of their batch; batches run without events, too"
             )
         return [
-            *lines,
             *order,
             f"late events are {late[disorder.late]}; invalid events are"
             f" {invalid[disorder.invalid]}",
@@ -229,13 +267,73 @@ def plan_stream(
     )
     packed = {*events.names, CORRUPT, *([] if sources is None else [SOURCE])}
     packed.update([CLOCK] if clocks else [])
-    crossing = replace(
-        crossing,
+    # Time passes with events that no step can use, so they cross and are left out after.
+    return StreamPlan(
+        schema=schema,
         columns=tuple(name for name in schema.names if name in packed),
-        # Time passes with events that no step can use, so they cross and are left out after.
-        drop_unused=False,
+        computed=crossing.computed,
+        packing=packing,
+        stages=stages,
     )
-    return StreamPlan(**vars(crossing), packing=packing, stages=stages)
+
+
+def plan_group(group: QueryGroup, schema: pa.Schema, partitions: int) -> StreamPlan:
+    """Plan several queries over a stream with rows of a schema.
+
+    Parameters
+    ----------
+    group, schema
+        The queries, and the input's columns.
+    partitions
+        How many instances share the keys, where that can be.
+
+    Raises
+    ------
+    BindError
+        A query does not fit the schema, has no rising time to go by, or gives a column of the name
+        of another, but not of its type.
+
+    Examples
+    --------
+    >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x")
+    >>> queries = QueryGroup((rise, replace(rise, name="again")))
+    >>> schema = pa.schema([("ts", pa.int64()), ("x", pa.int64()), ("y", pa.int64())])
+    >>> for line in plan_group(queries, schema, 2).lines()[2:]:
+    ...     print(line)
+      columns that cross to Python: ts, x
+      rows that cross: all
+      1. pack: blocks of ts, x
+      2. order + match of all: 1 instance
+      of 2 queries, whose rows say in the column query whose they are
+    """
+    queries = []
+    for query in group.queries:
+        with told_of(query):
+            check_streamable(query)
+            check_on_spark(query, alone=True)
+        queries.append(query if query.order_of_arrival is not None else query.disorder(InOrder()))
+    whole = GroupSpec(tuple(queries), schema, forgets=True, together=True)
+    wanted = {CORRUPT}.union(*(_read_columns(operator) for operator in whole.operators))
+    columns = tuple(name for name in schema.names if name in wanted)
+    divided = _divided_by_key(whole.operators)
+    events = pa.schema([schema.field(name) for name in columns])
+    spec = replace(whole, schema=events, divided=divided)
+    identity = "\n".join(_identity_of(operator) for operator in spec.operators)
+    stage = StageSpec(StagePart.GROUP, partitions if divided else 1, spec, identity)
+    first = whole.operators[0]
+    assert first.disorder is not None
+    packing = Packing(
+        schema=schema,
+        columns=columns,
+        keys=first.bound.partition_by if divided else (),
+        instances=stage.instances,
+        bits=None,
+        drop=False,
+        disorder=first.disorder,
+        whole=not divided,
+    )
+    assert spec.output, "columns of one name have one type"
+    return StreamPlan(schema=schema, columns=columns, packing=packing, stages=(stage,))
 
 
 def check_on_spark(query: Query, *, alone: bool) -> None:
@@ -302,7 +400,7 @@ def _of_sources(sources: tuple[str, ...] | None) -> str:
 
 def _stages(operator: OperatorSpec, partitions: int) -> tuple[StageSpec, ...]:
     """Return the stages of an operator."""
-    query, identity = operator.query, identity_of(operator)
+    query, identity = operator.query, _identity_of(operator)
     by_key = bool(operator.bound.partition_by)
     assert operator.disorder is not None
     # What decides from all events has them in one place, whatever their keys.
@@ -324,7 +422,7 @@ def _stages(operator: OperatorSpec, partitions: int) -> tuple[StageSpec, ...]:
     return (StageSpec(StagePart.WHOLE, count if keyed else 1, operator, identity),)
 
 
-def identity_of(operator: OperatorSpec) -> str:
+def _identity_of(operator: OperatorSpec) -> str:
     """Return what tells the states of different queries apart; those of users count by name."""
     if operator.task is not None:
         read = fingerprint(operator.task.bound)
@@ -334,3 +432,29 @@ def identity_of(operator: OperatorSpec) -> str:
         read = f"{kind.__module__}.{kind.__qualname__}"
     sources = "" if operator.sources is None else f" sources={operator.sources}"
     return f"{read} {operator.query.name} {operator.schema}{sources}"
+
+
+def _read_columns(operator: OperatorSpec) -> set[str]:
+    """Return the columns that an operator reads."""
+    assert operator.disorder is not None
+    if operator.task is None:
+        return set(operator.schema.names)
+    windows = () if operator.windows is None else operator.windows.columns
+    kept = kept_columns(operator.task, operator.schema)
+    return {*kept, *windows, *operator.disorder.columns}
+
+
+def _divided_by_key(operators: tuple[OperatorSpec, ...]) -> bool:
+    """Say whether the events of different keys can be brought into order and matched apart."""
+
+    def rule(operator: OperatorSpec) -> tuple[object, ...]:
+        disorder = operator.disorder
+        assert disorder is not None
+        # Numbers that are shown count the windows of all keys.
+        numbered = operator.windows is not None and operator.query.numbered
+        apart = disorder.divisible and not numbered and bool(operator.bound.partition_by)
+        shared = disorder.time, disorder.told, disorder.ahead, disorder.invalid
+        return apart, operator.bound.partition_by, *shared
+
+    first, *others = (rule(operator) for operator in operators)
+    return first[0] is True and all(other == first for other in others)

@@ -18,14 +18,13 @@ from outpace.engine.codec.cell import CellKind, Counters
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import restore_stage, run_step, save_stage
 from outpace.pattern.disorder import Late
-from outpace.plan.group import GroupPlan, plan_group
-from outpace.plan.stream import StreamPlan, plan_stream
+from outpace.plan.stream import StreamPlan, plan_group, plan_stream
 
 RISE = op.Query("rise").partition_by("key").order_by("ts").pattern("A B").define(B="v > A.v")
 LOW = op.Query("low").order_by("ts").pattern("A").define(A="v < 1")
 
 
-def streamed(plan: GroupPlan, pieces: list[pa.Table]) -> Counter[str]:
+def streamed(plan: StreamPlan, pieces: list[pa.Table]) -> Counter[str]:
     """Let the stage take pieces, one batch each, saved and read again between them."""
     (spec,) = plan.stages
     states: list[bytes | None] = [None] * spec.instances
@@ -41,7 +40,7 @@ def streamed(plan: GroupPlan, pieces: list[pa.Table]) -> Counter[str]:
     return found
 
 
-def in_process(group: op.QueryGroup, plan: GroupPlan, pieces: list[pa.Table]) -> Counter[str]:
+def in_process(group: op.QueryGroup, plan: StreamPlan, pieces: list[pa.Table]) -> Counter[str]:
     matcher, nothing = op.open(group), dict.fromkeys(plan.output.names)
     found = ((name, table) for piece in pieces for name, table in matcher.push(piece).items())
     rows = (nothing | {"query": name} | row for name, table in found for row in table.to_pylist())
@@ -73,7 +72,7 @@ def test_every_group_finds_what_it_finds_in_process(seed: int, keyed: bool) -> N
     assert streamed(plan, pieces) == in_process(group, plan, pieces)
 
 
-def counters(plan: GroupPlan | StreamPlan, pieces: list[pa.Table]) -> list[Counters]:
+def counters(plan: StreamPlan, pieces: list[pa.Table]) -> list[Counters]:
     """What the only stage counts, batch by batch."""
     (spec,) = plan.stages
     stage, found = spec.make(), []
@@ -131,7 +130,7 @@ def test_only_what_is_read_crosses_and_what_is_explained_says_where_it_goes() ->
 
 
 def test_the_state_of_another_group_is_refused() -> None:
-    def stage(*queries: op.Query) -> GroupPlan:
+    def stage(*queries: op.Query) -> StreamPlan:
         return plan_group(op.group(*queries), SCHEMA, 1)
 
     (spec,), (other,) = stage(RISE, LOW).stages, stage(RISE, LOW.define(A="v < 2")).stages
@@ -149,3 +148,24 @@ def test_columns_of_one_name_have_one_type() -> None:
     assert caught.value.detail == "varchar in 'text', bigint in 'number'"
     with pytest.raises(op.BindError, match="hides which query a row is of"):
         plan_group(op.group(text.measures(query="1")), SCHEMA, 1)
+
+
+def test_a_plan_is_that_of_every_query() -> None:
+    plan = plan_group(op.group(RISE, LOW), SCHEMA, 3)
+    assert plan.name == "rise and 1 more"
+    assert [query.name for query in plan.queries] == ["rise", "low"]
+    assert plan.output.names[:2] == ["query", "key"]
+    assert plan.packing.keys == ()
+
+
+def test_time_is_told_to_a_group_where_every_query_goes_by_it() -> None:
+    found = op.Query("found").order_by("ts").pattern("A B").measures(at="B.ts", v="A.v").within(5)
+    before = plan_stream(found, SCHEMA, 1)
+    timed, other = (op.Query(name).order_by(name).pattern("A") for name in ("at", "v"))
+
+    def told(*queries: op.Query) -> bool:
+        return before.tells_time_to(plan_group(op.group(*queries), before.output, 1))
+
+    assert told(timed, replace(timed, name="again"))
+    assert not told(timed, other)
+    assert not told(other, timed)

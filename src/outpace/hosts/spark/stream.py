@@ -12,7 +12,7 @@ import datetime
 import itertools
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -47,8 +47,7 @@ from outpace.hosts.spark.stages import (
 from outpace.pattern.disorder import KSlack, Punctuation
 from outpace.pattern.group import QueryGroup
 from outpace.pattern.query import Query
-from outpace.plan.group import GroupPlan, plan_group
-from outpace.plan.stream import StreamPlan, plan_stream
+from outpace.plan.stream import StreamPlan, plan_group, plan_stream
 
 _PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
@@ -94,7 +93,7 @@ class StreamSearch:
     def matches(self) -> DataFrame:
         """Return the matches."""
         chain = self._chain()
-        found = chain.rows(CellKind.MATCHES, chain.plan.bound.output)
+        found = chain.rows(CellKind.MATCHES, chain.plan.output)
         _chains[found] = chain
         return found
 
@@ -106,7 +105,7 @@ class StreamSearch:
     def late(self) -> DataFrame:
         """Return the events that came late, where the query's disorder has `late="side"`."""
         chain = self._chain()
-        return chain.rows(CellKind.LATE, chain.plan.bound.schema)
+        return chain.rows(CellKind.LATE, chain.plan.schema)
 
     def invalid(self) -> DataFrame:
         """Return events that cannot be used, where disorder has `invalid="quarantine"`."""
@@ -134,11 +133,15 @@ class _Chain:
     cells: DataFrame
 
     def rows(self, kind: CellKind, output: pa.Schema) -> DataFrame:
-        return _unpacked(self.cells, kind, self.plan.bound.query.name, output)
+        chosen = self.cells.filter(sf.col("kind") == int(kind)).select("block")
+        blocks = with_schema(chosen, StructType([_CELLS["block"]]))
+        title = f"outpace {self.plan.name}: {kind.name.lower()}"
+        given = pa.schema([CELLS.field("block")])
+        return map_rows(blocks, named(title, unpack, output), given, output)
 
     def outputs(self) -> DataFrame:
         plan = self.plan
-        tables = (plan.bound.output, plan.timed_out, plan.bound.schema, plan.invalid)
+        tables = (plan.output, plan.timed_out, plan.schema, plan.invalid)
         structs = [
             pa.field(name, pa.struct(list(schema)))
             for name, schema in zip(OUTPUTS, tables, strict=True)
@@ -149,7 +152,7 @@ class _Chain:
         chosen = self.cells.filter(sf.col("kind").isin(kinds)).select("kind", "block")
         blocks = with_schema(chosen, StructType([_CELLS["kind"], _CELLS["block"]]))
         given = pa.schema([CELLS.field("kind"), CELLS.field("block")])
-        title = f"outpace {plan.bound.query.name}: outputs"
+        title = f"outpace {plan.name}: outputs"
         return map_rows(blocks, named(title, unpack_all, output), given, output)
 
 
@@ -158,31 +161,49 @@ _chains: WeakKeyDictionary[DataFrame, _Chain] = WeakKeyDictionary()
 
 
 def plan_frame(
-    frame: DataFrame, query: Query, sources: tuple[str, ...] | None = None
+    frame: DataFrame, asked: Query | QueryGroup, sources: tuple[str, ...] | None = None
 ) -> StreamPlan:
-    """Return how a query would run on a stream."""
+    """Return how a query, or several together, would run on a stream."""
+    plan, _ = _planned(frame, asked, sources)
+    return plan
+
+
+def _planned(
+    frame: DataFrame,
+    asked: Query | QueryGroup,
+    sources: tuple[str, ...] | None,
+    *,
+    timeouts: bool = False,
+) -> tuple[StreamPlan, int]:
+    """Return a plan, and over how many partitions Spark spreads its instances."""
     before = _chains.get(frame)
     schema = _input_schema(frame, before)
-    clocked, partitions = _with_clock(frame, query, before), _check_session(frame)
-    return plan_stream(clocked, schema, partitions, sources=sources)
+    if isinstance(asked, Query):
+        query = _with_clock(frame, asked, before)
+        partitions = _check_session(frame)
+        plan = plan_stream(query, schema, partitions, timeouts=timeouts, sources=sources)
+        return plan, partitions
+    queries = tuple(_with_clock(frame, query, before) for query in asked.queries)
+    partitions = _check_session(frame)
+    plan = plan_group(QueryGroup(queries), schema, partitions)
+    told = any(isinstance(query.order_of_arrival, Punctuation) for query in queries)
+    if before is not None and told and not before.plan.tells_time_to(plan):
+        raise BindError(
+            f"the matches of '{before.plan.name}' tell the time to some queries of the group only",
+            hint="order all by the time of an event of the matches, or match them apart",
+        )
+    return plan, partitions
 
 
 def _chain(
-    frame: DataFrame, query: Query, sources: tuple[str, ...] | None, *, timeouts: bool = False
+    frame: DataFrame,
+    asked: Query | QueryGroup,
+    sources: tuple[str, ...] | None = None,
+    *,
+    timeouts: bool = False,
 ) -> _Chain:
-    before = _chains.get(frame)
-    schema = _input_schema(frame, before)
-    query = _with_clock(frame, query, before)
-    partitions = _check_session(frame)
-    plan = plan_stream(query, schema, partitions, timeouts=timeouts, sources=sources)
-    return _Chain(plan, _cells(frame, plan, query.name, [query]))
-
-
-def plan_group_frame(frame: DataFrame, group: QueryGroup) -> GroupPlan:
-    """Return how several queries would run on a stream."""
-    before = _chains.get(frame)
-    queries = tuple(_with_clock(frame, query, before) for query in group.queries)
-    return plan_group(QueryGroup(queries), _input_schema(frame, before), _check_session(frame))
+    plan, partitions = _planned(frame, asked, sources, timeouts=timeouts)
+    return _Chain(plan, _cells(frame, plan, partitions))
 
 
 def match_group(frame: DataFrame, group: QueryGroup) -> DataFrame:
@@ -190,21 +211,18 @@ def match_group(frame: DataFrame, group: QueryGroup) -> DataFrame:
 
     The column `query` says whose a row is; others have NULL where the query has no such column.
     """
-    plan = plan_group_frame(frame, group)
-    cells = _cells(frame, plan, plan.name, plan.operators.queries)
-    return _unpacked(cells, CellKind.MATCHES, plan.name, plan.output)
+    chain = _chain(frame, group)
+    return chain.rows(CellKind.MATCHES, chain.plan.output)
 
 
-def _cells(
-    frame: DataFrame, plan: StreamPlan | GroupPlan, name: str, queries: Sequence[Query]
-) -> DataFrame:
+def _cells(frame: DataFrame, plan: StreamPlan, partitions: int) -> DataFrame:
     """Return what the stages of a plan give, as Spark runs them."""
-    before, partitions = _chains.get(frame), _partitions(frame)
+    before, name = _chains.get(frame), plan.name
     places = [labels(spec.instances, partitions) for spec in plan.stages]
     pack = PackTask(PlanPart(plan.packing), places[0])
     title = f"outpace {name}: pack"
     if before is not None:
-        timed = before.plan.shows_time_in(plan.packing.disorder.time)
+        timed = before.plan.tells_time_to(plan)
         cells = _map_cells(before.cells, named(title, pack_matches, pack, timed))
     elif SCHEMA_KEY in _block_metadata(frame):
         cells = _map_cells(frame.select("block"), named(title, pack_blocks, pack))
@@ -221,12 +239,12 @@ def _cells(
         clock = "ProcessingTime" if spec.clocked else "None"
         stepped = grouped.transformWithStateInPandas(processor, _CELLS, "Append", clock)
         cells = with_schema(stepped, _CELLS)
-    return _observed(cells, plan, name, queries)
+    return _observed(cells, plan)
 
 
 def _input_schema(frame: DataFrame, before: _Chain | None) -> pa.Schema:
     if before is not None:
-        return before.plan.bound.output
+        return before.plan.output
     written = _block_metadata(frame).get(SCHEMA_KEY)
     if written is None:
         return arrow_schema(frame)
@@ -246,8 +264,7 @@ def _with_clock(frame: DataFrame, query: Query, before: _Chain | None) -> Query:
         tells_time = before.plan.tells_time_in(column)
         if isinstance(disorder, Punctuation) and query.order and not tells_time:
             raise BindError(
-                f"the matches of '{before.plan.bound.query.name}' do not tell the time in "
-                f"'{column}'",
+                f"the matches of '{before.plan.name}' do not tell the time in '{column}'",
                 hint="order by the time of one of their events, with WITHIN or time windows, or "
                 "use op.KSlack",
             )
@@ -275,7 +292,7 @@ def _check_session(frame: DataFrame) -> int:
             detail=f"{_PROVIDER} is {conf.get(_PROVIDER, None) or 'not set'}",
             hint=f'spark.conf.set("{_PROVIDER}", "{ROCKSDB}")',
         )
-    partitions = _partitions(frame)
+    partitions = int(str(conf.get(_PARTITIONS)))
     if partitions > _PARTITIONS_MANY:
         warnings.warn(
             f"{_PARTITIONS} is {partitions}: every one costs time in every batch; set it to about "
@@ -283,19 +300,6 @@ def _check_session(frame: DataFrame) -> int:
             stacklevel=4,
         )
     return partitions
-
-
-def _partitions(frame: DataFrame) -> int:
-    return int(str(frame.sparkSession.conf.get(_PARTITIONS)))
-
-
-def _unpacked(cells: DataFrame, kind: CellKind, name: str, output: pa.Schema) -> DataFrame:
-    """Return the rows of the cells of one kind."""
-    chosen = cells.filter(sf.col("kind") == int(kind)).select("block")
-    blocks = with_schema(chosen, StructType([_CELLS["block"]]))
-    title = f"outpace {name}: {kind.name.lower()}"
-    given = pa.schema([CELLS.field("block")])
-    return map_rows(blocks, named(title, unpack, output), given, output)
 
 
 def _by_instance(cells: DataFrame, title: str) -> GroupedData:
@@ -317,14 +321,12 @@ def named(title: str, change: Callable[..., Iterator[pa.RecordBatch]], *given: o
     return step
 
 
-def _observed(
-    cells: DataFrame, plan: StreamPlan | GroupPlan, name: str, queries: Sequence[Query]
-) -> DataFrame:
+def _observed(cells: DataFrame, plan: StreamPlan) -> DataFrame:
     """Let Spark collect the reports of every stage; `outpace.hosts.spark.metrics` reads them.
 
     A sum for each counter would cost a tenth of a second in every batch.
     """
     chain = BEHIND.join(["pack", *(spec.name for spec in plan.stages)])
-    reported = f"{OBSERVED}:{name}:{next(_numbers)}"
-    warn_of_late_events(cells.sparkSession, reported, queries)
+    reported = f"{OBSERVED}:{plan.name}:{next(_numbers)}"
+    warn_of_late_events(cells.sparkSession, reported, plan.queries)
     return with_schema(cells.observe(reported, sf.collect_list("report").alias(chain)), _CELLS)
