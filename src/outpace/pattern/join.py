@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from outpace.errors import BindError
 from outpace.pattern.argument import a_duration, a_text, an_instance, shown, some_names
 from outpace.pattern.choice import one_of
 from outpace.pattern.disorder import Disorder
-from outpace.pattern.query import JoinKind
+from outpace.pattern.query import JoinKind, Query
 
 #: The sides of a join, which are the sources of its events.
 SIDES: Final = ("left", "right")
@@ -74,3 +74,8 @@ class Join:
         object.__setattr__(self, "on", tuple(names))
         object.__setattr__(self, "within", within)
         object.__setattr__(self, "how", one_of(JoinKind, self.how, "how"))
+
+    @property
+    def outline(self) -> Query:
+        """What is known of the query that joins without the columns: name, time and disorder."""
+        return replace(Query(self.name).order_by(self.time), order_of_arrival=self.disorder)

@@ -214,6 +214,14 @@ class Behind(Source):
         yield pa.record_batch({"ts": times, "seq": range(10), "who": [self.id] * 10})
 
 
+class Numbered(Behind):
+    """The same, with the number of each event as a column to join by."""
+
+    def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+        for batch in super().batches(rows):
+            yield batch.rename_columns(["ts", "seq_no", "who"])
+
+
 def test_a_run_orders_sources_by_the_time_of_reference(sync):
     query = (
         op.Query("turns")
@@ -239,3 +247,16 @@ def test_a_run_orders_sources_by_the_time_of_reference(sync):
     assert abs(run.metrics.sources["west"].drift - HOUR) <= bound
     with pytest.raises(op.BindError, match="several sources"):
         op.run(query, Behind("east"), clocks=sync)
+
+
+def test_a_join_that_runs_compares_the_clocks_of_its_sides(sync):
+    join = op.Join(on="seq_no", within=3_000_000, time="ts", disorder=op.InOrder())
+    with ClockClient(sync.address, "right", clock=lambda: clock_time() - HOUR) as client:
+        assert client.ask() is not None
+    assert until(lambda: sync.counters.exchanges == 1)
+    with op.run(join, [Numbered("east"), Numbered("west")], clocks=sync) as run:
+        found = [row for rows in run for row in rows.to_pylist()]
+    # By their own clocks no two rows are closer than an hour, nearly.
+    assert [row["seq_no"] for row in found] == list(range(10))
+    bound = run.metrics.sources["right"].drift_bound
+    assert all(abs(row["ts"] - row["ts_left"] - 1_000_000) <= bound for row in found)

@@ -44,6 +44,7 @@ from outpace.errors import BindError, missing_column
 from outpace.hosts.clock import clock_time
 from outpace.hosts.processes.control import RateControl, RateController
 from outpace.hosts.processes.group import OperatorsInProgram
+from outpace.hosts.processes.join import JoinedSides, sides_of
 from outpace.hosts.processes.metrics import Metrics
 from outpace.hosts.processes.operator import BLOCK_ROWS, MEMORY, ParallelOperator
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
@@ -57,6 +58,7 @@ from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bound import MatchIdentity
 from outpace.pattern.disorder import Late
 from outpace.pattern.group import QueryGroup, told_of
+from outpace.pattern.join import Join
 from outpace.pattern.query import Query, checked_query
 from outpace.plan.late_events import LateEvents
 
@@ -74,7 +76,7 @@ _LOG: Final = logging.getLogger("outpace.run")
 
 
 def run(
-    query: Query | QueryGroup,
+    query: Query | QueryGroup | Join,
     sources: Source | Sequence[Source],
     *,
     rate_control: RateControl | None = _CONTROL,
@@ -90,10 +92,12 @@ def run(
     query
         What to detect; `Query.over` and `Query.instances` say in which windows and in how many
         processes. Without windows each partition is one that stays open. The queries of an
-        `outpace.group` are matched in this process, whatever their instances.
+        `outpace.group` are matched in this process, whatever their instances. A `Join` gives the
+        rows of `outpace.open`.
     sources
         Where events come from, which are ordered by time, sequence number and source. Each source
-        is in order, or as far out of it as the query's disorder says.
+        is in order, or as far out of it as the query's disorder says. A join has two: the first is
+        its left side, the other its right one, and `left` and `right` are their names.
     rate_control
         How the rate is found at which sources are read; None reads whenever there is room, as a
         group does.
@@ -125,7 +129,7 @@ def run(
     >>> found == op.match(op.sources.simple_events(1000, types="ab").table(), pairs).num_rows
     True
     """
-    queries = query.queries if isinstance(query, QueryGroup) else (checked_query(query),)
+    queries = _queries(query)
     given = (sources,) if isinstance(sources, Source) else listed(sources)
     if not given or not all(isinstance(source, Source) for source in given):
         raise BindError("sources are expected to run on", hint="see outpace.sources")
@@ -144,19 +148,28 @@ def run(
                 "clocks are compared where several sources have an order of their own",
                 hint="run on several sources, with .disorder(op.InOrder()) or another",
             )
-    merge_of(given)  # refuses sources that do not go together
-    for one in queries:
-        with told_of(one) if isinstance(query, QueryGroup) else nullcontext():
-            _check(one, given)
     if any(one.order_of_arrival is not None for one in queries):
         # The next event of a source that is out of order promises nothing.
         given = tuple(
             replace(one, in_order=False) if isinstance(one, Paced) else one for one in given
         )
+    if isinstance(query, Join):
+        given = sides_of(given)
+    merge_of(given)  # refuses sources that do not go together
+    for one in queries:
+        with told_of(one) if isinstance(query, QueryGroup) else nullcontext():
+            _check(one, given)
     if isinstance(query, QueryGroup):
         return Run(query, list(given), None, memory, batch_rows, aside, clocks)
-    useful = _within_use(query)
+    useful = query if isinstance(query, Join) else _within_use(query)
     return Run(useful, list(given), rate_control, memory, batch_rows, aside, clocks)
+
+
+def _queries(query: Query | QueryGroup | Join) -> tuple[Query, ...]:
+    """Return the queries that run; that of a join as far as it is known without its columns."""
+    if isinstance(query, Join):
+        return (query.outline,)
+    return query.queries if isinstance(query, QueryGroup) else (checked_query(query),)
 
 
 def _check(query: Query, sources: Sequence[Source]) -> None:
@@ -210,7 +223,7 @@ class Run:
 
     def __init__(
         self,
-        query: Query | QueryGroup,
+        query: Query | QueryGroup | Join,
         sources: list[Source],
         rate_control: RateControl | None,
         memory: int,
@@ -219,8 +232,10 @@ class Run:
         clocks: ClockSync | None = None,
     ) -> None:
         self._query = query
-        queries = query.queries if isinstance(query, QueryGroup) else (query,)
-        instances = 1 if isinstance(query, QueryGroup) else query.instance_count
+        queries = _queries(query)
+        instances = query.instance_count if isinstance(query, Query) else 1
+        #: The sides of a join, whose rows become those of one stream.
+        self._sides = JoinedSides(query) if isinstance(query, Join) else None
         self._aside, self._clocks = aside, clocks
         self._sources = sources
         self._memory = memory
@@ -344,22 +359,34 @@ class Run:
     def _begin(self, reader: SourceReader) -> dict[str, Item]:
         """Wait for events, whose columns an operator is made for; return what came before them."""
         before: dict[str, Item] = {}
+        schemas: dict[str, pa.Schema] = {}
+        wanted = 1 if self._sides is None else len(self._sources)
         while not self._stopped.is_set():
             reader.listen()
             for source in list(reader.ready()):
-                while (item := reader.next(source)) is not None:
+                while source not in schemas and (item := reader.next(source)) is not None:
                     if isinstance(item, pa.RecordBatch):
-                        self._make_operator(item.schema)
-                        return before
-                    reader.pop(source)
-                    before[source] = item
-            if sum(isinstance(item, SourceEnd) for item in before.values()) == len(self._sources):
+                        schemas[source] = item.schema
+                    else:
+                        reader.pop(source)
+                        before[source] = item
+                if len(schemas) == wanted:
+                    break
+            ended = sum(isinstance(item, SourceEnd) for item in before.values())
+            if len(schemas) == wanted or (schemas and len(schemas) + ended == len(self._sources)):
+                self._make_operator(schemas)
+                return before
+            if ended == len(self._sources):
                 break
             wait([reader.wakes], _TURN_S)
         return before
 
-    def _make_operator(self, schema: pa.Schema) -> None:
+    def _make_operator(self, schemas: dict[str, pa.Schema]) -> None:
         """Make an operator for the columns of events."""
+        schema = next(iter(schemas.values()))
+        if self._sides is not None:
+            joined = self._sides.bind(schemas)
+            self._query, schema = joined.query, joined.schema
         time_column = self._sources[0].time
         if self._tells_time and time_column not in schema.names:
             raise missing_column(time_column, schema.names)
@@ -373,6 +400,7 @@ class Run:
             return OperatorsInProgram(
                 query, schema, self._names, self._tell_aside, self._count_aside
             )
+        assert isinstance(query, Query), "that of a join is known when its columns are"
         arriving = query.order_of_arrival
         return ParallelOperator(
             query,
@@ -444,6 +472,8 @@ class Run:
                 self._source = source
                 self.metrics.sources[source].events += size
                 rows = pa.Table.from_batches([item.slice(0, size)])
+                if self._sides is not None:
+                    rows = self._sides.rows(source, rows)
                 came = EventsArrived(rows, name, arrival=arrival, busy=operator.busy())
                 yield from operator.push(came)
 
