@@ -20,6 +20,7 @@ from outpace.cli.stream_output import ConsoleWriter
 from outpace.errors import BindError, OutpaceError
 from outpace.hosts.local.replay import Replay, ReplayedStep
 from outpace.hosts.local.replay import replay as replayed
+from outpace.pattern.group import QueryGroup
 from outpace.pattern.query import Query
 from outpace.report.table import counted
 
@@ -72,7 +73,10 @@ def replay(
                 _show(writer, rows)
     finally:
         _show(writer, rows)
-    console.print(Text(f"{counted(count, 'step')} of '{steps.query.name}'"))
+    recorded = steps.query
+    names = recorded.names if isinstance(recorded, QueryGroup) else (recorded.name,)
+    told = ", ".join(f"'{name}'" for name in names)
+    console.print(Text(f"{counted(count, 'step')} of {told}"))
     if other:
         more = f", and {counted(len(other) - 1, 'other step')}" if len(other) > 1 else ""
         typer.echo(
@@ -104,7 +108,7 @@ def _row(steps: Replay, step: ReplayedStep) -> dict[str, object]:
     return {
         "step": step.number,
         "came": step.title,
-        "matches": step.matches.num_rows,
+        "matches": _size(step.matches),
         "kept": state.rows_kept,
         "windows": state.open_windows,
         "partitions": state.partitions,
@@ -119,10 +123,19 @@ def _watermark(steps: Replay, step: ReplayedStep) -> str:
     return "" if watermark is None else steps.stream.time_text(watermark)
 
 
+def _tables(found: pa.Table | dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return tables by the names of the queries of a group; of one query without a name."""
+    return found if isinstance(found, dict) else {"": found}
+
+
+def _size(found: pa.Table | dict[str, pa.Table]) -> int:
+    return sum(rows.num_rows for rows in _tables(found).values())
+
+
 def _note(step: ReplayedStep) -> str:
     """Say what else came of a step, and whether it was so when it was recorded."""
     aside = (("timed out", step.timed_out), ("late", step.late), ("invalid", step.invalid))
-    parts = [f"{rows.num_rows:,} {name}" for name, rows in aside if rows.num_rows]
+    parts = [f"{_size(rows):,} {name}" for name, rows in aside if _size(rows)]
     if step.error is not None:
         error = step.error
         parts.append(f"refused: {error.message if isinstance(error, OutpaceError) else error}")
@@ -137,9 +150,11 @@ def _explain(console: Console, steps: Replay, step: ReplayedStep, limit: int) ->
     state = step.state
     note = _note(step)
     console.print(Text(f"step {step.number}: {step.title}{f', {note}' if note else ''}", "bold"))
-    rows = step.matches.num_rows
-    if rows:
-        ConsoleWriter(console, limit).show(step.matches.slice(0, limit), rows)
+    for name, found in _tables(step.matches).items():
+        if rows := found.num_rows:
+            if name:
+                console.print(Text(f"\n{name}:"))
+            ConsoleWriter(console, limit).show(found.slice(0, limit), rows)
     if text := step.explain(limit):
         console.print(Text(f"\n{text}\n"), soft_wrap=True)
     kept = [

@@ -150,7 +150,7 @@ def stream(
     """Run a query over a stream; Ctrl-C stops it. With an output, the same command goes on.
 
     Several queries read the stream once, and the column query says whose a row is; then there are
-    neither side outputs nor sources nor a recording.
+    neither side outputs nor sources.
 
     A clause or a query over a small source runs in process if its rows go to the console. A folder
     or another output, --checkpoint, --source, side outputs, --metrics-port and statements need
@@ -159,8 +159,6 @@ def stream(
     settings = options.pairs(conf, "--conf")
     timing = trigger_of(trigger)
     request = read_queries(query, name=name, dialect=dialect)
-    if record is not None and isinstance(request, QueryFiles):
-        raise UnsupportedError("queries that run together are not recorded", hint="run one of them")
     called = query[0].stem if len(query) == 1 else f"{query[0].stem} and {len(query) - 1} more"
     additions = Additions(
         disorder_of(slack, disorder),

@@ -255,10 +255,11 @@ def _ordered(query: Query) -> Query:
 class _Together:
     """Several queries as one, whose rows say which query they are of."""
 
-    def __init__(self, request: QueryFiles, schema: pa.Schema) -> None:
+    def __init__(self, request: QueryFiles, schema: pa.Schema, record: Path | None) -> None:
         outputs = dict(request.each(lambda query: (query.name, bind(query, schema).output)))
         self._columns = joined_schema(outputs)
-        self._group = open_query(group(*(query for _, query in request.files)), schema=schema)
+        queries = group(*(query for _, query in request.files))
+        self._group = open_query(queries, schema=schema, record=record)
 
     @property
     def timer(self) -> int | None:
@@ -310,7 +311,7 @@ def run_in_process(
     """
     matcher: StreamMatcher | _Together
     if isinstance(request, QueryFiles):
-        matcher = _Together(request.changed(_ordered), feed.schema)
+        matcher = _Together(request.changed(_ordered), feed.schema, record)
     else:
         matcher = open_query(_ordered(request), schema=feed.schema, record=record)
     pause = int(timing.get("processingTime", "0 ").split()[0]) / 1000

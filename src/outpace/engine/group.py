@@ -75,6 +75,8 @@ Bits: TypeAlias = npt.NDArray[np.uint8]
 
 #: Why queries have failed, by their names.
 Failures: TypeAlias = dict[str, Exception]
+#: What is to be done, by the names of queries.
+Instructions: TypeAlias = dict[str, list[Instruction]]
 
 _PER_COLUMN: Final = 8
 
@@ -102,6 +104,16 @@ class GroupStep:
     def matches(self) -> dict[str, pa.Table]:
         """The matches of each query, by its name."""
         return {name: emit.matches.table for name, emit in self.emits.items()}
+
+    @property
+    def instructions(self) -> Instructions:
+        """What is to be done, by the name of a query."""
+        found: Instructions = {name: [] for name in self.emits}
+        for (name, kind), rows in self.aside.items():
+            found.setdefault(name, []).append(SetAside(kind, rows))
+        for name, emit in self.emits.items():
+            found[name].append(emit)
+        return found
 
     def count(self, kind: Aside) -> int:
         """Return how many events were set aside; one counts once, whoever sets it aside.

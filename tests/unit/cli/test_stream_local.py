@@ -83,7 +83,8 @@ GENERATED = ["--from", "events:simple?rate=10&limit=25&paced=false", "--trigger"
 def test_several_queries_read_one_stream_and_rows_say_whose_they_are() -> None:
     Path("first.sql").write_text(FIRST)
     Path("pairs.sql").write_text(PAIRS)
-    code, out, error = stream("first.sql", "pairs.sql", *GENERATED, "--max-events", "10")
+    several = ["first.sql", "pairs.sql", *GENERATED, "--max-events", "10", "--record", "kept"]
+    code, out, error = stream(*several)
     assert (code, error.splitlines()[-1]) == (0, "4 rows")
     shown = [line.split() for line in out if line]
     assert shown == [
@@ -93,6 +94,11 @@ def test_several_queries_read_one_stream_and_rows_say_whose_they_are() -> None:
         ["pairs", "22", "1"],
         ["pairs", "24", "1"],
     ]
+    replayed = CliRunner().invoke(app, ["replay", "kept"]).stdout.splitlines()
+    assert [line.split()[3] for line in replayed[1:-1]] == ["2", "0", "2"]
+    assert replayed[-1] == "3 steps of 'first', 'pairs'"
+    explained = CliRunner().invoke(app, ["replay", "kept", "--explain", "--until", "1"]).stdout
+    assert "\nfirst:\nn\n0\n1\n" in explained
 
 
 @pytest.mark.parametrize(
@@ -105,7 +111,6 @@ def test_several_queries_read_one_stream_and_rows_say_whose_they_are() -> None:
         (["first.sql", "pairs.sql", "--name", "first"], "--name goes with one query file"),
         (["first.sql", "pairs.sql", "--late-to", "late"], "have no side outputs"),
         (["first.sql", "pairs.sql", "--source", "east"], "have no sources"),
-        (["first.sql", "pairs.sql", "--record", "kept"], "are not recorded"),
     ],
 )
 def test_queries_that_cannot_run_together_are_refused(arguments: list[str], said: str) -> None:

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import datetime
 import logging
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import pyarrow as pa
 
 from outpace.compiler.kernel import fitting
-from outpace.engine.group import GroupOperator, GroupStep
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.group import GroupOperator, GroupStep, Instructions
 from outpace.engine.group_spec import GroupSpec
+from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     Aside,
     EventsArrived,
-    SourceEnded,
     Stimulus,
-    TimerFired,
     TimeTold,
 )
+from outpace.engine.operator import WholeOperator
 from outpace.engine.order.contract import OrderCounters, with_reasons
 from outpace.engine.rows.times import as_integer
 from outpace.engine.state import State, reading
 from outpace.errors import DataError, StateError
-from outpace.hosts.background import compiled_soon
 from outpace.hosts.clock import clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
+from outpace.hosts.local.opened import OpenStream
+from outpace.pattern.bind.disorder import SOURCE
 from outpace.pattern.disorder import Late
 from outpace.pattern.group import QueryGroup
 from outpace.plan.late_events import LateEvents
@@ -36,7 +39,7 @@ _LOG: Final = logging.getLogger("outpace.stream")
 Results = dict[str, pa.Table]
 
 
-class GroupMatcher:
+class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
     """Queries of a group that are fed piece by piece; see `outpace.group`.
 
     Examples
@@ -53,11 +56,16 @@ class GroupMatcher:
     {'rise': [{'at': 3}], 'deep': [{'x': -7}]}
     """
 
-    def __init__(self, queries: QueryGroup, *, timeouts: bool = False) -> None:
-        self._group, self._timeouts = queries, timeouts
-        self._operator: GroupOperator | None = None
-        self._schema: pa.Schema | None = None
-        self._begun = False
+    def __init__(
+        self,
+        queries: QueryGroup,
+        *,
+        sources: Iterable[str] | None = None,
+        timeouts: bool = False,
+        choose: Callable[[Task], Matcher] | None = None,
+    ) -> None:
+        super().__init__(sources=sources, timeouts=timeouts, choose=choose)
+        self._group = queries
         disorders = {query: query.order_of_arrival for query in queries.queries}
         self._dropped = {
             query.name: LateEvents(query)
@@ -66,22 +74,34 @@ class GroupMatcher:
         }
         self._last = GroupStep()
 
-    def bind(self, schema: pa.Schema) -> None:
-        """Fit the queries to the input's schema; the first push does this by itself."""
-        if self._begun and schema != self._schema:
-            raise DataError(
-                "the stream has rows of another schema already",
-                hint="open another stream for rows with this schema",
+    @property
+    def _recorded(self) -> QueryGroup:
+        return self._group
+
+    @property
+    def _front(self) -> GroupOperator | None:
+        return self._operator
+
+    def _fit(self, schema: pa.Schema) -> None:
+        self._operator = GroupOperator(
+            GroupSpec(
+                self._group.queries,
+                schema,
+                sources=self._identifiers,
+                timeouts=self._timeouts,
+                choose=self._choose,
             )
-        if not self._begun:
-            self._operator, self._schema = self._made(schema), schema
+        )
+        self._schema = schema
 
-    def _made(self, schema: pa.Schema) -> GroupOperator:
-        spec = GroupSpec(self._group.queries, schema, timeouts=self._timeouts, choose=compiled_soon)
-        return GroupOperator(spec)
+    def push(self, data: TableLike, source: str | None = None) -> Results:
+        """Take the next rows and return the matches that became final, by the names of queries.
 
-    def push(self, data: TableLike) -> Results:
-        """Take the next rows and return the matches that became final, by the names of queries."""
+        Parameters
+        ----------
+        data, source
+            As for `StreamMatcher.push`.
+        """
         table = to_arrow(data, schema=self._schema)
         if self._operator is None:
             self.bind(table.schema)
@@ -96,11 +116,19 @@ class GroupMatcher:
                 detail=f"they have {', '.join(table.column_names)}",
                 hint=f"push rows with {', '.join(self._schema.names)}, each of its type",
             )
-        return self._step(EventsArrived(table, arrival=clock_time()))
+        named = self._identifiers is None or SOURCE in table.column_names
+        if source is not None or not named:
+            self._check_source(source)
+        return self._step(EventsArrived(table, source, arrival=clock_time()))
 
     def advance(self, time: int | datetime.datetime) -> Results:
         """Promise that no later row has a time before `time`; return what became final."""
+        if self._identifiers is not None:
+            raise DataError("time passes by source", hint="use heartbeat(source, time)")
         self._bound("advance")
+        return self._step(TimeTold(as_integer(time, self._time_type())))
+
+    def _time_type(self) -> pa.DataType:
         columns = {q.order[0].column for q in self._group.queries if q.order}
         if len(columns) != 1:
             raise DataError(
@@ -108,23 +136,7 @@ class GroupMatcher:
                 hint="push rows instead: each of them tells its time",
             )
         assert self._schema is not None
-        kind = self._schema.field(columns.pop()).type
-        return self._step(TimeTold(as_integer(time, kind)))
-
-    def finish(self) -> Results:
-        """Say that the input has ended and return the matches that became final."""
-        self._bound("finish")
-        return self._step(SourceEnded())
-
-    @property
-    def timer(self) -> int | None:
-        """When, in microseconds of the clock, `wake` is due; None where no query asks for it."""
-        return None if self._operator is None else self._operator.timer
-
-    def wake(self) -> Results:
-        """Let time pass by the clock and return what became final."""
-        self._bound("wake")
-        return self._step(TimerFired(clock_time()))
+        return self._schema.field(columns.pop()).type
 
     @property
     def late(self) -> Results:
@@ -159,46 +171,72 @@ class GroupMatcher:
         """
         return OrderCounters() if self._operator is None else self._operator.order_counters()
 
+    @property
+    def rows_kept(self) -> int:
+        """How many rows are kept because undecided matches may need them, of all queries."""
+        return sum(one.instance.rows_kept for one in self._operators)
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open, of all queries."""
+        return sum(one.instance.open_windows for one in self._operators)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions are known to the query that knows most."""
+        return max((one.front.counters().partitions for one in self._operators), default=0)
+
+    @property
+    def watermark(self) -> int | None:
+        """No later row has a time before this for any query; None where one does not know."""
+        told = min((one.front.watermark for one in self._operators), default=NO_TIME)
+        return None if told == NO_TIME else int(told)
+
+    @property
+    def _operators(self) -> list[WholeOperator]:
+        return [] if self._operator is None else self._operator.operators
+
     def state(self) -> bytes:
         """Return everything that is kept between pushes, as bytes for `resume`."""
+        header = {"group": True, "sources": self._identifiers and list(self._identifiers)}
         if self._operator is None:
-            return State({"group": True}).encode()
+            return State(header).encode()
         assert self._schema is not None
         parts = {"operator": self._operator.state()}
-        return State({"group": True}, [self._schema.empty_table()], parts).encode()
+        return State(header, [self._schema.empty_table()], parts).encode()
 
-    def restore(self, state: bytes) -> None:
-        """Go on from bytes that `state` returned; if they are refused, as before.
-
-        Also a group that failed goes on from there.
-        """
-        saved = State.decode(state)
+    def _restore(self, saved: State) -> None:
         if saved.numbers.get("group") is not True:
             raise StateError("the saved state belongs to one query, not to a group")
-        operator, known = None, None
+        if saved.numbers.get("sources") != (self._identifiers and list(self._identifiers)):
+            raise StateError("the saved state belongs to a group with other sources")
+        self._operator, self._schema = None, None
         if saved.tables:
             with reading():
                 (schema,) = saved.tables
-                known = schema.schema
-                operator = self._made(known)
-                operator.restore(saved.part("operator"))
-        self._operator, self._schema, self._begun = operator, known, operator is not None
+                self._fit(schema.schema)
+                self._bound("go on").restore(saved.part("operator"))
+        self._begun = self._operator is not None
         self._last = GroupStep()
+
+    def _instructions(self, stimulus: Stimulus) -> Instructions:
+        self._last = self._bound("go on").step(stimulus)
+        self._begun = True
+        return self._last.instructions
 
     @fitting()
     def _step(self, stimulus: Stimulus) -> Results:
         operator = self._bound("go on")
         before = set(operator.failed)
-        found = operator.step(stimulus)
+        self.step(stimulus)
         for name in operator.failed.keys() - before:
             _LOG.error("query '%s' failed and takes no more: %s", name, operator.failed[name])
-        self._begun, self._last = True, found
         for name, dropped in self._dropped.items():
-            late = found.aside.get((name, Aside.LATE))
+            late = self._last.aside.get((name, Aside.LATE))
             warning = dropped.count(0 if late is None else late.num_rows)
             if warning is not None:
                 _LOG.warning(warning)
-        return found.matches
+        return self._last.matches
 
     def _set_aside(self, kind: Aside) -> Results:
         if self._schema is None:
@@ -207,11 +245,3 @@ class GroupMatcher:
         none = nothing if kind is Aside.LATE else with_reasons(nothing, [])
         names = [q.name for q in self._group.queries if q.order_of_arrival is not None]
         return {name: self._last.aside.get((name, kind), none) for name in names}
-
-    def _bound(self, action: str) -> GroupOperator:
-        if self._operator is None:
-            raise DataError(
-                f"cannot {action} before the first push",
-                hint="give the schema to open() if there may be no input",
-            )
-        return self._operator

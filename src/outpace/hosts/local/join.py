@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 
 import pyarrow as pa
 
 from outpace.compiler.kernel import fitting
 from outpace.engine.joined import join_tables, rows_of_side
-from outpace.engine.state import State, reading
-from outpace.errors import BindError, DataError, StateError, UnsupportedError
+from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.state import State, reading, require
+from outpace.errors import DataError, StateError
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.hosts.local.stream import StreamMatcher
 from outpace.pattern.argument import listed, shown
 from outpace.pattern.bind.join import bind_join
 from outpace.pattern.join import SIDES, Join
+from outpace.pattern.notation.join import check_join, join_settings
 
 
 @fitting("shorten within")
@@ -42,20 +44,27 @@ class JoinStream(StreamMatcher):
     [{'id': 7, 'ts': 3, 'ts_left': 1, 'a': 10, 'ts_right': 3, 'b': 20}]
     """
 
-    def __init__(self, join: Join, schema: object) -> None:
+    def __init__(
+        self, join: Join, schema: object, choose: Callable[[Task], Matcher] | None = None
+    ) -> None:
         sides = listed(schema) or ()
         if len(sides) != len(SIDES) or not all(isinstance(each, pa.Schema) for each in sides):
             raise DataError(
                 "a join needs the schemas of its left and its right side",
                 hint="write op.open(join, schema=(left.schema, right.schema))",
             )
+        self._asked = join
         self._join = bind_join(join, *(to_arrow(each.empty_table()).schema for each in sides))
-        super().__init__(self._join.query, sources=SIDES)
+        super().__init__(self._join.query, sources=SIDES, choose=choose)
         self.bind(self._join.schema)
 
-    def record(self, path: str | os.PathLike[str]) -> None:
-        """Refuse: a recording has one query, and a join is none that it could name."""
-        raise UnsupportedError("a join is not recorded", hint="record the stream of the pattern")
+    @property
+    def _recorded(self) -> Join:
+        return self._asked
+
+    @property
+    def _has_state(self) -> bool:
+        return True  # It tells the columns of both sides.
 
     def _rows(self, data: TableLike, source: str | None) -> pa.Table:
         self._check_source(source)
@@ -73,45 +82,37 @@ class JoinStream(StreamMatcher):
     def state(self) -> bytes:
         """Return everything that is kept between pushes, as bytes for `resume_query`."""
         sides = [schema.empty_table() for schema in self._join.schemas]
-        return State({"join": True}, sides, {"stream": State.decode(super().state())}).encode()
+        stream = {"stream": State.decode(super().state())}
+        return State({"join": join_settings(self._asked)}, sides, stream).encode()
 
-    def restore(self, state: bytes) -> None:
-        """Go on from bytes that `state` returned; if they are refused, as before."""
-        saved = State.decode(state)
-        if _sides(saved) != self._join.schemas:
+    def _restore(self, saved: State) -> None:
+        if sides_of(saved) != self._join.schemas:
             raise StateError("the saved state belongs to a join of other columns")
+        check_join(self._asked, saved.numbers["join"])
         stream = saved.part("stream")
         with reading():
-            if stream.tables[0].schema != self._join.schema:
-                raise _another_join()
-        with self._all_or_nothing():
-            self._restore(stream)
+            require(stream.tables[0].schema == self._join.schema, "its rows have other columns")
+        super()._restore(stream)
 
 
-def resume_join(join: Join, state: bytes) -> JoinStream:
+def resume_join(
+    join: Join, state: bytes, choose: Callable[[Task], Matcher] | None = None
+) -> JoinStream:
     """Go on from saved state, as `outpace.resume` says."""
-    sides = _sides(State.decode(state))
-    try:
-        stream = JoinStream(join, sides)
-    except BindError as error:
-        raise _another_join(error.message) from error
+    saved = State.decode(state)
+    sides = sides_of(saved)
+    check_join(join, saved.numbers["join"])
+    with reading():
+        stream = JoinStream(join, sides, choose)
     stream.restore(state)
     return stream
 
 
-def _sides(saved: State) -> tuple[pa.Schema, ...]:
+def sides_of(saved: State) -> tuple[pa.Schema, ...]:
     """Return the schemas of the sides that a state was saved with."""
-    if saved.numbers.get("join") is not True:
+    if "join" not in saved.numbers:
         raise StateError(
             "the saved state belongs to no join",
             hint="resume it with the query that it was saved from",
         )
     return tuple(table.schema for table in saved.tables)
-
-
-def _another_join(detail: str | None = None) -> StateError:
-    return StateError(
-        "the saved state belongs to another join",
-        detail=detail,
-        hint="resume it with the join that it was saved from, or start from the input",
-    )

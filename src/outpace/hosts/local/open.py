@@ -34,12 +34,22 @@ def open_query(
 
 @overload
 def open_query(
-    query: QueryGroup, *, schema: pa.Schema | None = None, timeouts: bool = False
+    query: QueryGroup,
+    *,
+    sources: Iterable[str] | None = None,
+    schema: pa.Schema | None = None,
+    timeouts: bool = False,
+    record: str | os.PathLike[str] | None = None,
 ) -> GroupMatcher: ...
 
 
 @overload
-def open_query(query: Join, *, schema: tuple[pa.Schema, pa.Schema]) -> JoinStream: ...
+def open_query(
+    query: Join,
+    *,
+    schema: tuple[pa.Schema, pa.Schema],
+    record: str | os.PathLike[str] | None = None,
+) -> JoinStream: ...
 
 
 def open_query(
@@ -56,8 +66,7 @@ def open_query(
     ----------
     query
         What to detect and what to return. Those of a group give a dictionary of tables each time,
-        by their names; they have one source and are not recorded. A join has the sources "left" and
-        "right".
+        by their names. A join has the sources "left" and "right".
     sources
         The identifiers of several sources, whose events are ordered by time (the first column of
         the query's order), sequence number (the column `seq`, else they are counted) and source.
@@ -103,43 +112,21 @@ def open_query(
     >>> matcher.late["ts"].to_pylist()
     [0]
     """
-    if isinstance(query, QueryGroup):
-        _check_group(sources, record)
-        return _open_group(query, schema, timeouts=timeouts)
+    opened: StreamMatcher | GroupMatcher
     if isinstance(query, Join):
         _check_join(sources, timeouts=timeouts)
-        joined = JoinStream(query, schema)
-        if record is not None:
-            joined.record(record)
-        return joined
-    sources = check_stream(query, sources, timeouts=timeouts)
-    matcher = StreamMatcher(query, sources=sources, timeouts=timeouts)
-    if schema is not None:
-        matcher.bind(schema)
+        opened = JoinStream(query, schema)
+    elif isinstance(query, QueryGroup):
+        sources = check_group(query, sources, timeouts=timeouts)
+        opened = GroupMatcher(query, sources=sources, timeouts=timeouts)
+    else:
+        sources = check_stream(query, sources, timeouts=timeouts)
+        opened = StreamMatcher(query, sources=sources, timeouts=timeouts)
+    if schema is not None and not isinstance(opened, JoinStream):
+        opened.bind(schema)
     if record is not None:
-        matcher.record(record)
-    return matcher
-
-
-def _open_group(
-    queries: QueryGroup, schema: pa.Schema | None = None, *, timeouts: bool
-) -> GroupMatcher:
-    for query in queries.queries:
-        with told_of(query):
-            check_stream(query, None, timeouts=timeouts and query.windows is None)
-    group = GroupMatcher(queries, timeouts=timeouts)
-    if schema is not None:
-        group.bind(schema)
-    return group
-
-
-def _check_group(sources: Iterable[str] | None, record: str | os.PathLike[str] | None) -> None:
-    """Refuse what is asked of a group and is for one query."""
-    if sources is not None or record is not None:
-        raise UnsupportedError(
-            "a group of queries has one source, and is not recorded",
-            hint="open its queries one by one",
-        )
+        opened.record(record)
+    return opened
 
 
 def _check_join(sources: Iterable[str] | None = None, *, timeouts: bool) -> None:
@@ -162,11 +149,19 @@ def resume_query(
 
 
 @overload
-def resume_query(query: QueryGroup, state: bytes, *, timeouts: bool = False) -> GroupMatcher: ...
+def resume_query(
+    query: QueryGroup,
+    state: bytes,
+    *,
+    timeouts: bool = False,
+    record: str | os.PathLike[str] | None = None,
+) -> GroupMatcher: ...
 
 
 @overload
-def resume_query(query: Join, state: bytes) -> JoinStream: ...
+def resume_query(
+    query: Join, state: bytes, *, record: str | os.PathLike[str] | None = None
+) -> JoinStream: ...
 
 
 def resume_query(
@@ -201,26 +196,30 @@ def resume_query(
     >>> resume_query(rise, matcher.state()).push({"ts": [2], "x": [6]}).to_pylist()
     [{'at': 2}]
     """
-    if isinstance(query, QueryGroup):
-        _check_group(None, record)
-        group = open_query(query, timeouts=timeouts)
-        group.restore(state)
-        return group
+    opened: StreamMatcher | GroupMatcher
     if isinstance(query, Join):
         _check_join(timeouts=timeouts)
-        joined = resume_join(query, state)
-        if record is not None:
-            joined.record(record)
-        return joined
-    saved = State.decode(state)
-    names = saved.numbers.get("sources")
-    with reading():
-        sources = None if names is None else SourceMerge(names).sources
-    matcher = open_query(query, sources=sources, timeouts=timeouts)
-    matcher._restore(saved)
+        opened = resume_join(query, state)
+    else:
+        names = State.decode(state).numbers.get("sources")
+        with reading():
+            sources = None if names is None else SourceMerge(names).sources
+        opened = open_query(query, sources=sources, timeouts=timeouts)
+        opened.restore(state)
     if record is not None:
-        matcher.record(record)
-    return matcher
+        opened.record(record)
+    return opened
+
+
+def check_group(
+    queries: QueryGroup, sources: Iterable[str] | None, *, timeouts: bool
+) -> tuple[str, ...] | None:
+    """Refuse queries that cannot be a stream in process, and return the sources of them all."""
+    a_flag(timeouts, "timeouts")
+    for query in queries.queries:
+        with told_of(query):
+            check_stream(query, None, timeouts=timeouts and query.windows is None)
+    return _named(sources)
 
 
 def check_stream(
@@ -233,6 +232,10 @@ def check_stream(
     check_streamable(query)
     if query.windows is not None and timeouts:
         raise UnsupportedError("partial matches in windows do not time out: windows end them")
+    return _named(sources)
+
+
+def _named(sources: Iterable[str] | None) -> tuple[str, ...] | None:
     if sources is None:
         return None
     return tuple(some_names(sources, "sources", hint='write sources=["east", "west"]'))

@@ -9,8 +9,8 @@ A recording is a folder. `recording.json` says its version, the query and how th
 
 A frame is in the file when the call that writes it returns, so a crash of the process loses nothing
 before it, and a crash of the machine what the system has not written yet. What is torn at the end
-is left out and told; other damage is refused with its place. The query is kept as SQL. One with
-parts in Python has no text: it is known by its names, and has to be given again.
+is left out and told; other damage is refused with its place. What is detected is kept as well
+(`outpace.hosts.local.recorded`).
 
 Memory: one frame.
 """
@@ -22,21 +22,23 @@ import os
 import secrets
 import struct
 import weakref
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from outpace.engine.codec.table import write_table
-from outpace.engine.message import EventsArrived, Instruction, Stimulus
+from outpace.engine.message import EventsArrived, Stimulus
 from outpace.engine.wire import instructions_checksum, write_stimulus
 from outpace.errors import DataError, OutpaceError, StateError
 from outpace.files.small_file import open_regular
 from outpace.hosts.clock import clock_time
+from outpace.hosts.local.recorded import Recordable, describe, is_description, recall
 from outpace.ingest.log.folder import read_about, write_about
 from outpace.ingest.log.frame import (
     HEADER_BYTES,
@@ -50,9 +52,6 @@ from outpace.ingest.log.frame import (
 from outpace.ingest.log.segment import SegmentReader
 from outpace.ingest.log.segment_writer import write_all
 from outpace.pattern.argument import a_path
-from outpace.pattern.notation.disorder import disorder_clauses
-from outpace.pattern.notation.print_query import print_identity
-from outpace.pattern.query import Query
 
 VERSION: Final = 1
 _FORMAT: Final = "outpace.recording"
@@ -64,6 +63,9 @@ _OUTCOME: Final = struct.Struct("<BI")
 _BYTES_MAX: Final = 2**32 - 1
 #: How much of a torn end is looked at in one piece.
 _PIECE_BYTES: Final = 1 << 20
+
+#: What a step gives.
+Given = TypeVar("Given")
 
 _LOG: Final = logging.getLogger("outpace.stream")
 
@@ -95,9 +97,16 @@ class StepOutcome(NamedTuple):
         return StepOutcome(Ending(ending), checksum, data.to_pybytes()[_OUTCOME.size :].decode())
 
 
-def outcome_of(instructions: list[Instruction]) -> StepOutcome:
-    """Return the outcome of a step that was done."""
-    return StepOutcome(Ending.DONE, instructions_checksum(instructions))
+def outcome_of(given: object) -> StepOutcome:
+    """Return the outcome of a step that was done: of a query, or of several by their names."""
+    if isinstance(given, list):
+        return StepOutcome(Ending.DONE, instructions_checksum(given))
+    assert isinstance(given, dict)
+    checksum = 0
+    for name, instructions in given.items():
+        found = f"{name} {instructions_checksum(instructions)}"
+        checksum = zlib.crc32(found.encode(), checksum)
+    return StepOutcome(Ending.DONE, checksum)
 
 
 def failure_of(error: Exception) -> StepOutcome:
@@ -115,13 +124,13 @@ class Recorder:
     path
         A folder that is new or empty.
     query, sources, timeouts
-        How the stream is opened.
+        What is detected, and how the stream is opened.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
-        query: Query,
+        query: Recordable,
         *,
         sources: tuple[str, ...] | None = None,
         timeouts: bool = False,
@@ -131,9 +140,7 @@ class Recorder:
         about = {
             "format": _FORMAT,
             "version": VERSION,
-            "name": query.name,
-            "query": _text(query),
-            "identity": identity_of(query),
+            **describe(query),
             "sources": None if sources is None else list(sources),
             "timeouts": timeouts,
             "salt": self._salt,
@@ -156,9 +163,7 @@ class Recorder:
         """Note the saved state that the stream goes on from."""
         self._write(FrameKind.STATE, pa.py_buffer(state))
 
-    def step(
-        self, stimulus: Stimulus, take: Callable[[Stimulus], list[Instruction]]
-    ) -> list[Instruction]:
+    def step(self, stimulus: Stimulus, take: Callable[[Stimulus], Given]) -> Given:
         """Note a stimulus, let the stream take it, and note what comes of it."""
         if self._broken is not None:
             raise DataError(
@@ -229,8 +234,8 @@ class StreamRecording:
     ----------
     path
         Its folder.
-    name, text, identity
-        The name of the query, its SQL, None where it has none, and what tells it from others.
+    described
+        What it says of what it records.
     sources, timeouts
         How the stream was opened.
     torn
@@ -238,9 +243,7 @@ class StreamRecording:
     """
 
     path: Path
-    name: str
-    text: str | None
-    identity: str
+    described: Mapping[str, Any]
     sources: tuple[str, ...] | None
     timeouts: bool
     salt: int
@@ -252,44 +255,18 @@ class StreamRecording:
         place = Path(a_path(path, "the path of a recording", error=DataError)).absolute()
         about = place / _ABOUT
         said = read_about(about, _FORMAT, VERSION, "recording", _HINT)
-        name, text, identity = (said.get(key) for key in ("name", "query", "identity"))
         sources, timeouts, salt = (said.get(key) for key in ("sources", "timeouts", "salt"))
-        texts = [name, identity, *([] if text is None else [text]), *(sources or ())]
-        fits = isinstance(sources, list | None) and all(isinstance(one, str) for one in texts)
+        fits = is_description(said) and isinstance(sources, list | None)
+        fits = fits and all(isinstance(one, str) for one in sources or ())
         fits = fits and type(timeouts) is bool and type(salt) is int and 0 <= salt < 2**32
         if not fits:
             raise DataError(f"'{about}' is damaged", detail="no release writes what it says")
         known = None if sources is None else tuple(sources)
-        return StreamRecording(
-            place, str(name), text, str(identity), known, bool(timeouts), salt or 0
-        )
+        return StreamRecording(place, said, known, bool(timeouts), salt or 0)
 
-    def query(self, given: Query | None = None) -> Query:
-        """Return the query that was recorded, which may have to be given."""
-        if given is not None:
-            if identity_of(given) != self.identity:
-                raise StateError(
-                    f"the recording in '{self.path}' is of another query",
-                    detail=self.identity,
-                    hint="leave query out, or give the one that was recorded",
-                )
-            return given
-        if self.text is None:
-            raise StateError(
-                f"the query '{self.name}' has parts in Python, which are not in its recording",
-                detail=self.identity,
-                hint="op.replay(path, query=...), or outpace replay --query FILE",
-            )
-        try:
-            query = Query.from_sql(self.text, name=self.name)
-        except OutpaceError as error:
-            error.where = f"{self.path / _ABOUT}: {error.where or 'query'}"
-            raise
-        if identity_of(query) != self.identity:
-            raise StateError(
-                f"'{self.path / _ABOUT}' contradicts itself", detail="it names two queries"
-            )
-        return query
+    def query(self, given: Recordable | None = None) -> Recordable:
+        """Return what was recorded, which may have to be given."""
+        return recall(self.described, given, self.path / _ABOUT)
 
     def frames(self) -> Iterator[tuple[LogFrame, pa.Buffer]]:
         """Yield the frames with their payloads, up to a torn end.
@@ -366,20 +343,3 @@ def _ends_in_zeros(reader: SegmentReader, position: int, size: int) -> bool:
         return True
     pieces = range(position, size, _PIECE_BYTES)
     return not any(any(reader.read(place, _PIECE_BYTES).to_pybytes()) for place in pieces)
-
-
-def identity_of(query: Query) -> str:
-    """Return what tells a query from others, also in what it does with late events."""
-    return "\n".join([print_identity(query), *disorder_clauses(query)])
-
-
-def _text(query: Query) -> str | None:
-    """Return a query as SQL that reads back as the same query, where there is such a text."""
-    alone = replace(query, instance_count=1, scheduler=None)
-    if query.operator is not None:
-        return None
-    try:
-        text = alone.to_sql()
-        return text if Query.from_sql(text, name=query.name) == alone else None
-    except OutpaceError:
-        return None

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 
 from outpace.engine.codec.table import read_table
+from outpace.engine.group import Instructions
 from outpace.engine.match.contract import Block, Matcher, Outcome, Resume, Task
 from outpace.engine.message import (
     Aside,
@@ -28,24 +29,30 @@ from outpace.engine.message import (
     TimerFired,
     TimeTold,
 )
+from outpace.engine.state import State
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.wire import read_stimulus
-from outpace.errors import DataError, OutpaceError
+from outpace.errors import DataError, OutpaceError, StateError
 from outpace.hosts.background import compiled_soon
-from outpace.hosts.local.open import check_stream
+from outpace.hosts.local.group import GroupMatcher
+from outpace.hosts.local.join import JoinStream, sides_of
+from outpace.hosts.local.open import check_group, check_stream
+from outpace.hosts.local.recorded import Recordable
 from outpace.hosts.local.recording import Ending, StreamRecording, failure_of, outcome_of
 from outpace.hosts.local.recording import StepOutcome as Recorded
 from outpace.hosts.local.stream import StreamMatcher
 from outpace.ingest.log.frame import FrameKind, LogFrame
 from outpace.pattern.argument import a_whole_number
+from outpace.pattern.group import QueryGroup
+from outpace.pattern.join import Join
 from outpace.pattern.notebook import Text
-from outpace.pattern.query import Query, checked_query
+from outpace.pattern.query import checked_query
 
 _LOG: Final = logging.getLogger("outpace.stream")
 
 
 def replay(
-    path: str | os.PathLike[str], *, until: int | None = None, query: Query | None = None
+    path: str | os.PathLike[str], *, until: int | None = None, query: Recordable | None = None
 ) -> Replay:
     """Replay a stream that was recorded with `open_query(record=...)`.
 
@@ -56,7 +63,8 @@ def replay(
     until
         The last step that is taken; all of them by default.
     query
-        The query, where it has parts in Python: those are not in the recording.
+        The query, or the group of them, where it has parts in Python: those are not in the
+        recording.
 
     Returns
     -------
@@ -75,6 +83,7 @@ def replay(
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> from outpace.hosts.local.open import open_query
+    >>> from outpace.pattern.query import Query
     >>> rise = (Query("rise").order_by("ts").pattern("A B")
     ...         .define(B="price > A.price").measures(at="B.ts"))
     >>> matcher = open_query(rise, record=folder.name)
@@ -90,9 +99,9 @@ def replay(
     """
     if until is not None:
         until = a_whole_number(until, "until", least=0, error=DataError)
-    return Replay(
-        StreamRecording.open(path), until, None if query is None else checked_query(query)
-    )
+    if query is not None and not isinstance(query, QueryGroup | Join):
+        checked_query(query)
+    return Replay(StreamRecording.open(path), until, query)
 
 
 @dataclass(frozen=True)
@@ -141,7 +150,8 @@ class ReplayedStep:
     stimulus, title
         What happened, as a value and in words.
     instructions
-        What came of it.
+        What came of it; of a group by the names of its queries. So are `matches`, `timed_out`,
+        `late` and `invalid`: dictionaries of tables.
     error
         Why it was refused; None where it was not.
     as_recorded
@@ -156,6 +166,7 @@ class ReplayedStep:
     --------
     >>> import tempfile
     >>> from outpace.hosts.local.open import open_query
+    >>> from outpace.pattern.query import Query
     >>> query = Query("pair").order_by("ts").pattern("A B").measures(at="B.ts")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = open_query(query, record=folder).push({"ts": [1, 2, 3]})
@@ -180,7 +191,7 @@ class ReplayedStep:
     arrival_us: int
     stimulus: Stimulus
     title: str
-    instructions: list[Instruction]
+    instructions: list[Instruction] | Instructions
     error: Exception | None
     as_recorded: bool | None
     skipped: bool
@@ -190,28 +201,34 @@ class ReplayedStep:
     @property
     def matches(self) -> pa.Table:
         """The matches that became final."""
-        return self._emitted.matches.table
+        return self._each(lambda own: _emitted(own).matches.table)
 
     @property
     def timed_out(self) -> pa.Table:
         """The partial matches that WITHIN ended, where the stream collects them."""
-        return self._emitted.timed_out
+        return self._each(lambda own: _emitted(own).timed_out)
 
     @property
     def late(self) -> pa.Table:
         """The rows that came late."""
-        return self._aside(Aside.LATE)
+        return self._each(lambda own: _aside(own, Aside.LATE))
 
     @property
     def invalid(self) -> pa.Table:
         """The rows that cannot be used, with the reason in the first column."""
-        return self._aside(Aside.INVALID)
+        return self._each(lambda own: _aside(own, Aside.INVALID))
+
+    def _each(self, look: Callable[[list[Instruction]], pa.Table]) -> pa.Table:
+        """Return a table, or the tables of a group by the names of its queries."""
+        if isinstance(self.instructions, list):
+            return look(self.instructions)
+        return {name: look(own) for name, own in self.instructions.items()}
 
     def explain(self, limit: int = 20) -> str:
         """Explain why each match is one, and which rows a match may still start with.
 
-        Both are told where the query has no windows. Rows are those of the partitions that the step
-        looked at, and are numbered from the beginning of the stream.
+        Both are told of one query that has no windows. Rows are those of the partitions that the
+        step looked at, and are numbered from the beginning of the stream.
 
         Parameters
         ----------
@@ -233,18 +250,19 @@ class ReplayedStep:
                 parts.append("\n".join(["undecided:", *(f"  {line}" for line in lines)]))
         return Text("\n\n".join(parts))
 
-    @property
-    def _emitted(self) -> Emit:
-        for one in self.instructions:
-            if isinstance(one, Emit):
-                return one
-        return Emit(WindowMatches.none(pa.schema([])), pa.table({}))
 
-    def _aside(self, kind: Aside) -> pa.Table:
-        for one in self.instructions:
-            if isinstance(one, SetAside) and one.kind is kind:
-                return one.rows
-        return pa.table({})
+def _emitted(instructions: list[Instruction]) -> Emit:
+    for one in instructions:
+        if isinstance(one, Emit):
+            return one
+    return Emit(WindowMatches.none(pa.schema([])), pa.table({}))
+
+
+def _aside(instructions: list[Instruction], kind: Aside) -> pa.Table:
+    for one in instructions:
+        if isinstance(one, SetAside) and one.kind is kind:
+            return one.rows
+    return pa.table({})
 
 
 class Replay(Iterator[ReplayedStep]):
@@ -253,7 +271,7 @@ class Replay(Iterator[ReplayedStep]):
     Attributes
     ----------
     query
-        The query that was recorded.
+        The query that was recorded, the group of them, or the join.
     stream
         The stream after the last step that was yielded: it can be pushed to, or its state saved.
     torn
@@ -263,6 +281,7 @@ class Replay(Iterator[ReplayedStep]):
     --------
     >>> import tempfile
     >>> from outpace.hosts.local.open import open_query
+    >>> from outpace.pattern.query import Query
     >>> query = Query("pair").order_by("ts").pattern("A B").measures(at="B.ts")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     matcher = open_query(query, record=folder)
@@ -274,7 +293,9 @@ class Replay(Iterator[ReplayedStep]):
     [{'at': 7}]
     """
 
-    def __init__(self, recording: StreamRecording, until: int | None, query: Query | None) -> None:
+    def __init__(
+        self, recording: StreamRecording, until: int | None, query: Recordable | None
+    ) -> None:
         self._recording = recording
         self.query = recording.query(query)
         self._until = until
@@ -291,19 +312,37 @@ class Replay(Iterator[ReplayedStep]):
     def __next__(self) -> ReplayedStep:
         return next(self._steps)
 
-    def _opened(self) -> StreamMatcher:
-        recording = self._recording
+    def _opened(self) -> StreamMatcher | GroupMatcher:
+        recording, query = self._recording, self.query
         try:
-            sources = check_stream(self.query, recording.sources, timeouts=recording.timeouts)
+            if isinstance(query, Join):
+                return self._opened_join(query)
+            sources, timeouts = recording.sources, recording.timeouts
+            if isinstance(query, QueryGroup):
+                sources = check_group(query, sources, timeouts=timeouts)
+                return GroupMatcher(query, sources=sources, timeouts=timeouts)
+            sources = check_stream(query, sources, timeouts=timeouts)
             return StreamMatcher(
-                self.query,
+                query,
                 sources=sources,
-                timeouts=recording.timeouts,
-                choose=self._observed if self.query.windows is None else None,
+                timeouts=timeouts,
+                choose=self._observed if query.windows is None else None,
             )
         except OutpaceError as error:
             error.where = error.where or str(recording.path)
             raise
+
+    def _opened_join(self, join: Join) -> JoinStream:
+        """Open a join: the state that its recording begins with has the columns of its sides."""
+        for frame, payload in self._recording.frames():
+            with self._recording.reading(frame):
+                if frame.kind is FrameKind.STATE:
+                    return JoinStream(join, sides_of(State.decode(payload.to_pybytes())))
+            break
+        raise StateError(
+            f"the recording in '{self._recording.path}' has no beginning",
+            detail="that of a join tells the columns of its sides",
+        )
 
     def _observed(self, task: Task) -> Matcher:
         return _ObservedMatcher(task, compiled_soon(task), self._calls)
@@ -340,7 +379,7 @@ class Replay(Iterator[ReplayedStep]):
     def _step(self, frame: LogFrame, stimulus: Stimulus, recorded: Recorded | None) -> ReplayedStep:
         self._calls.clear()
         stream = self.stream
-        instructions: list[Instruction] = []
+        instructions: list[Instruction] | Instructions = []
         error: Exception | None = None
         same: bool | None = None
         skipped = recorded is not None and recorded.ending is Ending.INTERRUPTED
@@ -357,7 +396,7 @@ class Replay(Iterator[ReplayedStep]):
             stream.partitions,
             stream.buffered,
             stream.watermark,
-            stream.order.slack,
+            stream.order.slack if isinstance(stream, StreamMatcher) else 0,
         )
         return ReplayedStep(
             frame.first,

@@ -18,59 +18,46 @@ from __future__ import annotations
 
 import datetime
 import logging
-import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from weakref import WeakSet
 
-import numpy as np
 import pyarrow as pa
 
 from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.event import EVENT_ID
+from outpace.engine.front import Front
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     Aside,
-    ClockExchange,
     Emit,
     EventsArrived,
     Instruction,
     SetAside,
     SourceEnded,
     Stimulus,
-    TimerFired,
     TimeTold,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import OrderCounters, with_reasons
-from outpace.engine.order.drift import ClockReading
-from outpace.engine.order.sources import SourceMerge
 from outpace.engine.rows.deadlines import NEVER
-from outpace.engine.rows.times import as_integer, from_integers
+from outpace.engine.rows.times import as_integer
 from outpace.engine.state import State, reading
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError
-from outpace.hosts.background import compiled_soon
 from outpace.hosts.clock import BusyMeter, clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
-from outpace.pattern.argument import (
-    a_text,
-    a_whole_number,
-    an_instance,
-)
+from outpace.hosts.local.opened import OpenStream
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
-from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Speculative
+from outpace.pattern.join import Join
 from outpace.pattern.query import Query
 from outpace.plan.late_events import LateEvents
-
-if TYPE_CHECKING:
-    from outpace.hosts.local.recording import Recorder
 
 _LOG: Final = logging.getLogger("outpace.stream")
 
@@ -98,7 +85,7 @@ class _Told:
 _told: Final[dict[int, _Told]] = {}
 
 
-class StreamMatcher:
+class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
     """A query that is fed piece by piece; see `outpace.open`.
 
     Examples
@@ -119,20 +106,13 @@ class StreamMatcher:
         timeouts: bool = False,
         choose: Callable[[Task], Matcher] | None = None,
     ) -> None:
+        super().__init__(sources=sources, timeouts=timeouts, choose=choose)
         self._query = query
-        self._timeouts = timeouts
-        self._choose = compiled_soon if choose is None else choose
-        self._recorder: Recorder | None = None
         disorder, follows = query.order_of_arrival, False
         if isinstance(disorder, Speculative):
             follows = disorder.alpha is None
         #: Measures the load, where something follows it.
         self._meter = BusyMeter() if follows else None
-        #: Whether anything may be kept.
-        self._begun = False
-        self._identifiers = None if sources is None else SourceMerge(sources).sources
-        self._operator: WholeOperator | None = None
-        self._schema: pa.Schema | None = None
         self._dropped: LateEvents | None = None
         #: The columns of matches that hold the time of an event, where it is known how far back.
         self._timed: tuple[str, ...] = ()
@@ -145,24 +125,13 @@ class StreamMatcher:
         kept = f"{self.rows_kept} rows kept, {self.buffered} waiting"
         return f"stream of {self._query.name}: {kept}"
 
-    def bind(self, schema: pa.Schema) -> None:
-        """Fit the query to the input's schema; the first push does this by itself.
+    @property
+    def _recorded(self) -> Query | Join:
+        return self._query
 
-        Once something was taken, the schema stays as it is.
-        """
-        hint = 'write pa.schema({"ts": pa.int64(), "price": pa.float64()})'
-        an_instance(schema, pa.Schema, "a schema of Arrow", hint=hint)
-        if self._begun:
-            if schema == self._schema:
-                return
-            raise DataError(
-                "the stream has rows of another schema already",
-                hint="open another stream for rows with this schema",
-            )
-        with self._all_or_nothing():
-            self._fit(schema)
-            if self._recorder is not None:
-                self._recorder.bound(schema)
+    @property
+    def _front(self) -> Front | None:
+        return None if self._operator is None else self._operator.front
 
     def _fit(self, schema: pa.Schema) -> None:
         """Begin with an operator for a schema, and nothing that an earlier one had."""
@@ -182,34 +151,6 @@ class StreamMatcher:
         if spec.reach is not None:
             self._timed = tuple(filter(spec.shows_time_in, spec.bound.output.names))
         self._operator, self._schema = operator, schema
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Let the stream be as before after an error; parts are put in place, not changed."""
-        before = vars(self).copy()
-        try:
-            yield
-        except BaseException:
-            vars(self).update(before)
-            raise
-
-    def record(self, path: str | os.PathLike[str]) -> None:
-        """Write all that is taken from now on to a recording, which begins with what is kept now.
-
-        Parameters
-        ----------
-        path
-            A folder, new or empty.
-        """
-        from outpace.hosts.local.recording import Recorder
-
-        state = self.state() if self._begun else None
-        recorder = Recorder(path, self._query, sources=self._identifiers, timeouts=self._timeouts)
-        if state is not None:
-            recorder.restored(state)
-        elif self._schema is not None:
-            recorder.bound(self._schema)
-        self._recorder = recorder
 
     def push(self, data: TableLike, source: str | None = None) -> pa.Table:
         """Take the next rows and return the matches that became final.
@@ -252,44 +193,6 @@ class StreamMatcher:
         """Return what was pushed as a table."""
         return to_arrow(data, self._query, self._schema)
 
-    def heartbeat(self, source: str, time: int | datetime.datetime) -> pa.Table:
-        """Promise that no later row of a source has a time before `time`; return what is final."""
-        kind = _time_type(self._bound("take a heartbeat").spec.bound)
-        self._check_source(source)
-        return self._step(TimeTold(as_integer(time, kind), source, clock_time()))
-
-    def compare_clocks(self, exchange: ClockExchange) -> pa.Table:
-        """Take what tells how far the clock of a source is from ours; return what became final.
-
-        From now on its rows count by our time: the time column is changed by the drift that was
-        measured. See `outpace.ingest.ClockSync`, which measures it.
-        """
-        self._bound("compare clocks")
-        an_instance(
-            exchange, ClockExchange, "an exchange", hint="write op.ingest.ClockExchange(...)"
-        )
-        self._check_source(exchange.source)
-        for name in ("asked", "received", "answered", "heard"):
-            a_whole_number(getattr(exchange, name), name, error=DataError)
-        return self._step(exchange)
-
-    @property
-    def clocks(self) -> dict[str, ClockReading]:
-        """What is known of the clocks of sources: drift, bound, exchanges and jumps of each."""
-        if self._operator is None or self._identifiers is None:
-            return {}
-        front = self._operator.front
-        known = {source: front.clock_of(source) for source in self._identifiers}
-        return {source: reading for source, reading in known.items() if reading is not None}
-
-    def wants(self, source: str) -> bool:
-        """Say whether a source may go on; one that is too far ahead of the others must wait."""
-        a_text(source, "the identifier of a source", error=DataError)
-        if self._operator is None and self._identifiers is not None:
-            return source in self._identifiers
-        self._check_source(source)
-        return self._bound("ask for a source").front.wants(source)
-
     def advance(self, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row has a time before `time`; return what became final.
 
@@ -297,31 +200,10 @@ class StreamMatcher:
         """
         if self._identifiers is not None:
             raise DataError("time passes by source", hint="use heartbeat(source, time)")
-        bound = self._bound("advance").spec.bound
         # Without an order nothing depends on time.
-        told = as_integer(time, _time_type(bound)) if bound.order_by else NO_TIME
+        timed = self._bound("advance").spec.bound.order_by
+        told = as_integer(time, self._time_type()) if timed else NO_TIME
         return self._step(TimeTold(told))
-
-    def finish(self, source: str | None = None) -> pa.Table:
-        """Say that the input, or one source, has ended and return the matches that became final."""
-        self._bound("finish")
-        if source is not None:
-            self._check_source(source)
-        return self._step(SourceEnded(source))
-
-    @property
-    def timer(self) -> int | None:
-        """When, in microseconds of the clock, `wake` is due; None where the query asks for none."""
-        return None if self._operator is None else self._operator.front.timer
-
-    def wake(self) -> pa.Table:
-        """Let time pass by the clock and return what became final.
-
-        Call it when the time of `timer` has come, before the next rows are pushed: `op.run` and
-        streams on Spark do so by themselves.
-        """
-        self._bound("wake")
-        return self._step(TimerFired(clock_time()))
 
     @property
     def timed_out(self) -> pa.Table:
@@ -380,15 +262,6 @@ class StreamMatcher:
         told = NO_TIME if self._operator is None else self._operator.front.watermark
         return None if told == NO_TIME else int(told)
 
-    def time_text(self, time: int) -> str:
-        """Return a time such as `watermark` as text, in the type of the time column."""
-        if self._operator is None or not self._operator.spec.bound.order_by:
-            return str(time)
-        try:
-            return str(from_integers(np.array([time]), _time_type(self._operator.spec.bound))[0])
-        except (ValueError, OverflowError, pa.ArrowException):
-            return str(time)  # It is before or after all that a date can be.
-
     def state(self) -> bytes:
         """Return everything that is kept between pushes, as bytes for `resume_query`."""
         header = {
@@ -402,16 +275,9 @@ class StreamMatcher:
         operator = {"operator": self._operator.state()}
         return State(header, [self._schema.empty_table()], operator).encode()
 
-    def restore(self, state: bytes) -> None:
-        """Go on from bytes that `state` returned; if they are refused, as before."""
-        with self._all_or_nothing():
-            self._restore(State.decode(state))
-            if self._recorder is not None:
-                self._recorder.restored(state)
-
     def _restore(self, saved: State) -> None:
         header = saved.numbers
-        if header.get("join") is True:
+        if "join" in header:
             raise StateError("the saved state belongs to a join", hint="resume it with its op.Join")
         if header.get("sources") != (self._identifiers and list(self._identifiers)):
             raise StateError("the saved state belongs to a stream with other sources")
@@ -435,12 +301,6 @@ class StreamMatcher:
             if header.get("brings_ids") is True:
                 self._bring_ids(self._operator.spec)
             self._operator.restore(saved.part("operator"))
-
-    def step(self, stimulus: Stimulus) -> list[Instruction]:
-        """Take a stimulus as it is, record it where that is asked for, and return what it gives."""
-        if self._recorder is not None:
-            return self._recorder.step(stimulus, self._instructions)
-        return self._instructions(stimulus)
 
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
         operator = self._bound("go on")
@@ -485,26 +345,11 @@ class StreamMatcher:
         none = nothing if kind is Aside.LATE else with_reasons(nothing, [])
         return self._aside.get(kind, none)
 
-    def _check_source(self, source: str | None) -> None:
-        if self._identifiers is None:
-            raise DataError(
-                f"there is no source '{source}': the query was opened without sources",
-                hint='open it with op.open(query, sources=["a", "b"])',
-            )
-        if source is None:
-            raise DataError(
-                "the source of the rows is missing",
-                hint=f"""push(data, source="a"), or rows with a column '{SOURCE}'""",
-            )
-        a_text(source, "the identifier of a source", error=DataError)
-
-    def _bound(self, action: str) -> WholeOperator:
-        if self._operator is None:
-            raise DataError(
-                f"cannot {action} before the first push",
-                hint="give the schema to open() if there may be no input",
-            )
-        return self._operator
+    def _time_type(self) -> pa.DataType:
+        bound = self._bound("tell the time").spec.bound
+        if not bound.order_by:
+            raise DataError("the query has no time", hint='write order_by("ts")')
+        return bound.schema.field(bound.order_by[0]).type
 
     def _marked(self, matches: WindowMatches, time: int) -> pa.Table:
         """Return matches that tell a stream that they are pushed into what is known of them."""
@@ -513,7 +358,3 @@ class StreamMatcher:
         _told[id(marked)] = _Told(times, matches)
         weakref.finalize(marked, _told.pop, id(marked))
         return marked
-
-
-def _time_type(bound: BoundQuery) -> pa.DataType:
-    return bound.schema.field(bound.order_by[0]).type

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.grouped import SCHEMA, drawn_pieces, drawn_query
+from support.properties import examples
 
 import outpace as op
 
@@ -93,8 +99,17 @@ def test_bad_groups_are_refused() -> None:
     # What types rule out is told at run time as well.
     with pytest.raises(op.OutpaceError):
         op.group("a")  # type: ignore[arg-type]
-    with pytest.raises(op.UnsupportedError, match="has one source"):
-        op.open(op.group(single("a")), sources=["x"])  # type: ignore[call-overload]
+    with pytest.raises(op.BindError, match="sources"):
+        op.open(op.group(single("a")), sources="x")
+    east = op.open(op.group(single("a")), sources=["east"])
+    with pytest.raises(op.DataError, match="the source of the rows is missing"):
+        east.push(rows((1, 1)))
+    with pytest.raises(op.DataError, match="time passes by source"):
+        east.advance(5)
+    with pytest.raises(op.DataError, match="opened without sources"):
+        op.open(op.group(single("a"))).push(rows((1, 1)), "east")
+    with pytest.raises(op.StateError, match="other sources"):
+        op.open(op.group(single("a"))).restore(east.state())
     group = op.open(op.group(single("a")))
     with pytest.raises(op.DataError, match="before the first push"):
         group.finish()
@@ -220,27 +235,53 @@ def test_after_a_row_that_cannot_be_used_the_group_goes_on() -> None:
     assert {name: table.num_rows for name, table in found.items()} == dict.fromkeys(found, 1)
 
 
+@examples(75)
 @given(st.integers(0, 1 << 32))
 def test_each_query_gives_what_it_gives_alone(seed: int) -> None:
     random = Random(seed)
     queries = [drawn_query(random, f"q{number}") for number in range(random.randint(1, 3))]
     queried = op.group(*queries)
-    group = op.open(queried)
-    alone = {query.name: op.open(query) for query in queries}
-    for piece in drawn_pieces(random):
-        found = group.push(piece)
-        for name, matcher in alone.items():
-            assert found[name].equals(matcher.push(piece))
-            assert rows_of(group.late[name]) == rows_of(matcher.late)
-            assert rows_of(group.invalid[name]) == rows_of(matcher.invalid)
-        if random.random() < 0.2:
+    sources = random.choice([None, ["east", "west"]])
+    try:
+        alone = {query.name: op.open(query, sources=sources, schema=SCHEMA) for query in queries}
+    except op.OutpaceError as error:
+        with pytest.raises(type(error), match=re.escape(error.message)):
+            op.open(queried, sources=sources, schema=SCHEMA)
+        return
+    with TemporaryDirectory() as home:
+        recordings = [Path(home) / "first"] if random.random() < 0.2 else []
+        group = op.open(
+            queried, sources=sources, schema=SCHEMA, record=next(iter(recordings), None)
+        )
+        given: list[dict[str, pa.Table]] = []
+
+        def same(act: Callable[[Any], Any]) -> None:
+            found = act(group)
+            assert all(found[name].equals(act(matcher)) for name, matcher in alone.items())
+            given.append(found)
+
+        for piece in drawn_pieces(random):
+            source = random.choice(sources) if sources else None
+            same(lambda one, piece=piece, source=source: one.push(piece, source))
+            for name, matcher in alone.items():
+                assert rows_of(group.late[name]) == rows_of(matcher.late)
+                assert rows_of(group.invalid[name]) == rows_of(matcher.invalid)
             told = int(piece["ts"][0].as_py()) - random.randint(0, 8)
-            found = group.advance(told)
-            assert all(found[name].equals(alone[name].advance(told)) for name in alone)
-        if random.random() < 0.2:
-            group = op.resume(queried, group.state())
-    found = group.finish()
-    assert all(found[name].equals(matcher.finish()) for name, matcher in alone.items())
+            if random.random() < 0.2:
+                if source is None:
+                    same(lambda one, told=told: one.advance(told))
+                else:
+                    same(lambda one, told=told, source=source: one.heartbeat(source, told))
+            if random.random() < 0.2:
+                record = Path(home) / f"{len(recordings)}" if recordings else None
+                recordings += [record] if record else []
+                group = op.resume(queried, group.state(), record=record)
+        if sources:
+            same(lambda one: one.finish("east"))
+        same(lambda one: one.finish())
+        steps = [step for one in recordings for step in op.replay(one)]
+    assert all(step.as_recorded for step in steps)
+    assert not recordings or [step.matches for step in steps] == given
 
 
 def rows_of(table: pa.Table) -> Counter[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -360,8 +362,6 @@ def test_a_stream_says_what_it_needs_of_a_push() -> None:
         op.open(join)  # type: ignore[call-overload]
     with pytest.raises(UnsupportedError, match="two sides as sources"):
         op.open(join, schema=SCHEMAS, timeouts=True)  # type: ignore[call-overload]
-    with pytest.raises(UnsupportedError, match="a join is not recorded"):
-        op.open(join, schema=SCHEMAS, record="here")  # type: ignore[call-overload]
     stream = op.open(join, schema=SCHEMAS)
     with pytest.raises(DataError, match=r'side of the rows is missing\n  hint: write push.*"left"'):
         stream.push({"id": 1, "ts": 1, "v": 1})
@@ -388,10 +388,54 @@ def test_a_stream_says_what_it_needs_of_a_push() -> None:
             op.resume(join, query.state())
         with pytest.raises(StateError, match="belongs to no join"):
             stream.restore(query.state())
-    for change in ({"on": "a"}, {"on": "v"}, {"time": "v"}, {"within": "2 s"}):
-        settings: Any = {"on": "id", "within": 5, "time": "ts", **change}
-        with pytest.raises(StateError, match="belongs to another join"):
-            op.resume(op.Join(**settings), stream.state())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"on": ["id", "v"]}, "`on`\n  saved with id, now id, v"),
+        ({"time": "v"}, "`time`\n  saved with ts, now v"),
+        ({"within": 6}, "`within`\n  saved with 5, now 6"),
+        ({"within": "2 s"}, "`within`\n  saved with 5, now 2 seconds"),
+        ({"how": "left"}, "`how`\n  saved with inner, now left"),
+    ],
+)
+def test_a_state_of_a_join_with_another_setting_is_refused_with_both_values(change, said) -> None:
+    settings: Any = {"on": "id", "within": 5, "time": "ts"}
+    stream = op.open(op.Join(**settings), schema=SCHEMAS)
+    stream.push({"id": [1], "ts": [1], "v": [1]}, "right")
+    with pytest.raises(StateError, match=f"a join with another {said}"):
+        op.resume(op.Join(**{**settings, **change}), stream.state())
+    assert op.resume(op.Join(**settings, name="other"), stream.state()).rows_kept == 0
+
+
+@examples(10)
+@given(two_sides(), st.sampled_from([None, op.KSlack(3), op.KSlack(1, late="side")]))
+def test_a_recorded_join_gives_the_same_step_by_step(given, disorder) -> None:
+    left, right, within, how, rng = given
+    join = op.Join(on="id", within=within, time="ts", how=how, disorder=disorder)
+    with TemporaryDirectory() as home:
+        recordings = [Path(home) / "first"]
+        stream, found = op.open(join, schema=SCHEMAS, record=recordings[0]), []
+        for rows, schema, name in zip((left, right), SCHEMAS, ("left", "right"), strict=True):
+            found.append(stream.push(table(rows, schema), name))
+            found.append(stream.heartbeat(name, 40))
+            if rng.random() < 0.5:
+                recordings.append(Path(home) / name)
+                stream = op.resume(join, stream.state(), record=recordings[-1])
+        saved = stream.state()
+        found.append(stream.finish())
+        replays = [op.replay(one) for one in recordings]
+        assert {replayed.query for replayed in replays} == {join}
+        steps = [step for replayed in replays for step in replayed]
+        assert [step.matches for step in steps] == found
+        assert all(step.as_recorded for step in steps)
+        assert [step.title for step in steps][-1] == "end"
+        before = op.replay(recordings[-1], until=steps[-1].number - 1)
+        list(before)
+        assert before.stream.state() == saved
+        with pytest.raises(StateError, match="another query"):
+            op.replay(recordings[0], query=op.Join(on="v", within=within, time="ts"))
 
 
 def test_a_reorderer_reads_columns_that_both_sides_have() -> None:
