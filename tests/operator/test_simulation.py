@@ -152,8 +152,9 @@ def test_queries_over_an_uncertain_order_are_run_with_faults() -> None:
     pairs = pairs.define(A="v < 5", B="v > 4", C="v = 9").measures(a="A.ts", b="LAST(ts)")
     rising = pairs.pattern("A -> B{2}").define(B="v > A.v").uncertain(3, source="key")
     alone = pairs.pattern("A B -> !C").define(C="v > B.v").partition_by("key")
+    some = pairs.pattern("(A | C) -> !C -> B?").select("all").measures(a="A.ts", b="LAST(ts)")
     for seed in range(10):
-        for query in (pairs, rising, alone):
+        for query in (pairs, rising, alone, some):
             simulate_operator(query, EVENTS, seed=seed)
 
 

@@ -57,7 +57,14 @@ QUERIES: dict[str, Query] = {
     "time windows": kinds("A -> B").over(op.windows.time(30, slide=10)),
     "keyed session windows": kinds("A -> B").partition_by("key").over(op.windows.session(6)),
     "three stages": kinds("A -> C").over(op.windows.time(24, slide=8)).instances(2),
-    "uncertain order": kinds("A -> !D -> B").partition_by("key").within(40).no_skip().uncertain(3),
+    "uncertain order": (
+        kinds("A -> C? -> !D -> B")
+        .partition_by("key")
+        .within(40)
+        .no_skip()
+        .select("all")
+        .uncertain(3)
+    ),
     "windows with a drift": (
         kinds("A -> B").partition_by("key").limit(1).over(op.windows.time(30), drift=8)
     ),

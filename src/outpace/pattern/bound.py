@@ -207,8 +207,8 @@ class BoundUncertainty:
         The bound of WITHIN, exclusively.
     source
         The column of the source of an event, or None.
-    steps
-        The pattern.
+    ways
+        The pattern: the steps of each way through it.
     errors
         The column that says how far the time of an event may be off, at most half of the bound; or
         None.
@@ -217,7 +217,7 @@ class BoundUncertainty:
     bound: int
     within: int
     source: str | None
-    steps: tuple[UncertainStep, ...]
+    ways: tuple[tuple[UncertainStep, ...], ...]
     errors: str | None = None
 
     @property
@@ -228,7 +228,8 @@ class BoundUncertainty:
     @property
     def delay(self) -> int:
         """How long after the last event of a match another may still change it."""
-        return self.bound + (self.within if self.steps[-1].behind.variables else 0)
+        trailing = any(way[-1].behind.variables for way in self.ways)
+        return self.bound + (self.within if trailing else 0)
 
     @property
     def reach(self) -> int:

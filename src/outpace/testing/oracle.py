@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise, permutations
 from typing import Any
 
@@ -135,6 +136,7 @@ class _Move:
     rest: _Rest
 
 
+@lru_cache(maxsize=1 << 12)
 def _moves(rest: _Rest) -> list[_Move]:
     """List the moves in order of preference, each once."""
     return list(dict.fromkeys(_unfold(rest, _Guard(), frozenset())))
@@ -253,6 +255,7 @@ def _rounds(again: _Again) -> Iterator[_Rest]:
     yield from reversed(ways) if repeat.mode is Mode.RELUCTANT else ways
 
 
+@lru_cache(maxsize=1 << 12)
 def _can_finish(rest: _Rest) -> bool:
     """Whether some events could complete the pattern from here."""
     seen = {rest}

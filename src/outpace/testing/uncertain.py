@@ -2,19 +2,22 @@
 
 The true time of an event lies within half of its width of its own. An order is possible if events
 are in the order of their times where that is sure, and events of one source in the order in which
-they came. In an order true times rise, and WITHIN measures them.
+they came. In an order true times rise; WITHIN and windows measure them. What matches in an order is
+what the oracle says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from outpace.pattern.ast import Link
+from outpace.pattern import ast
+from outpace.pattern.query import AfterMatch, Selection, Skip
+from outpace.testing.oracle import Holds, Question, Run, answer
 
-#: The events of a match, step by step.
-Taken: TypeAlias = tuple[tuple[int, ...], ...]
+#: The events of a match with their variables.
+Taken: TypeAlias = frozenset[tuple[int, str]]
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,12 @@ class UncertainEvents:
         return self._continued([], set(range(len(self.times))))
 
     def earliest(self, event: int) -> int:
-        """Return the first time that an event may have, doubled."""
-        return 2 * self.times[event] - self.widths[event]
+        """Return the first time that an event may have, in quarters of units."""
+        return 4 * self.times[event] - 2 * self.widths[event]
 
     def latest(self, event: int) -> int:
-        """Return the last time that an event may have, doubled."""
-        return 2 * self.times[event] + self.widths[event]
+        """Return the last time that an event may have, in quarters of units."""
+        return 4 * self.times[event] + 2 * self.widths[event]
 
     def _continued(self, order: list[int], left: set[int]) -> Iterator[list[int]]:
         if not left:
@@ -52,130 +55,136 @@ class UncertainEvents:
         return same and one < other
 
 
-@dataclass(frozen=True)
-class AlternativeStep:
-    """A step: what fits it beside what is taken, how it follows, and what is not behind it.
-
-    Parameters
-    ----------
-    fits, absent
-        Whether an event may be taken, or must not be skipped, given the events taken so far.
-    link, own
-        How its first event follows the step before it, and each other one the one before.
-    least, most
-        How many events it takes.
-    """
-
-    fits: Callable[[int, Taken], bool]
-    absent: Callable[[int, Taken], bool]
-    link: Link = Link.NEXT
-    own: Link = Link.NEXT
-    least: int = 1
-    most: int | None = 1
-
-
 def confidences(
     events: UncertainEvents,
-    steps: Sequence[AlternativeStep],
-    within: int,
-    *,
-    trailing: bool = False,
+    pattern: ast.Pattern,
+    holds: Holds,
+    within: int | None,
+    window: tuple[int, int] | None = None,
 ) -> dict[Taken, str]:
     """Return all matches that some order has, and whether every order has them.
 
     Parameters
     ----------
-    events, steps, within
-        The events, the pattern, and WITHIN.
-    trailing
-        Whether what is absent behind the last step is so until WITHIN ends.
+    events, pattern, holds, within
+        The events, the pattern, its predicates, and WITHIN.
+    window
+        Only events with a true time from the first up to the second count.
     """
     possible: set[Taken] = set()
     sure: set[Taken] | None = None
     for order in events.orders():
-        held = set()
-        for place, event in enumerate(order):
-            if not steps[0].fits(event, ()):
-                continue
-            for last, taken in _runs(steps, order, place, ((event,),)):
-                ended = None
-                if trailing:
-                    absent = (
-                        place
-                        for place in range(last + 1, len(order))
-                        if steps[-1].absent(order[place], taken)
-                    )
-                    ended = next(absent, None)
-                match = tuple(tuple(sorted(step)) for step in taken)
-                span = _Span(events, order, place, last, ended, within)
+        for times in _cut(events, order, window):
+            held = set()
+            for match, (run, ended) in _runs(order, times, pattern, holds).items():
+                span = _Span(times, run[0][0], run[-1][0], ended, within)
                 if span.may_fit:
                     possible.add(match)
                 if span.fits:
                     held.add(match)
-        sure = held if sure is None else sure & held
+            sure = held if sure is None else sure & held
     return {one: "CONFIRMED" if one in (sure or ()) else "UNCERTAIN" for one in possible}
 
 
+@dataclass(frozen=True)
+class _Times:
+    """What true times the events of an order may have, and which of them are in a window."""
+
+    earliest: list[int]
+    latest: list[int]
+    first: int
+    stop: int
+
+
+def _cut(
+    events: UncertainEvents, order: list[int], window: tuple[int, int] | None
+) -> Iterator[_Times]:
+    """Yield the times that an order allows, for each stretch of events that a window may hold."""
+    size = len(order)
+    stretches = [(0, size)]
+    if window is not None:
+        stretches = [(first, stop) for first in range(size + 1) for stop in range(first, size + 1)]
+    for first, stop in stretches:
+        earliest, latest = list(map(events.earliest, order)), list(map(events.latest, order))
+        if window is not None:
+            since, until = 4 * window[0], 4 * window[1]
+            # Nothing else lies on an odd quarter: so it is before what it ends at.
+            latest[:first] = [min(time, since - 1) for time in latest[:first]]
+            earliest[first:] = [max(time, since) for time in earliest[first:]]
+            latest[first:stop] = [min(time, until - 1) for time in latest[first:stop]]
+            earliest[stop:] = [max(time, until) for time in earliest[stop:]]
+        for place in range(1, size):
+            earliest[place] = max(earliest[place - 1 : place + 1])
+            latest[-place - 1] = min(latest[-place - 1 :][:2])
+        if all(low <= high for low, high in zip(earliest, latest, strict=True)):
+            yield _Times(earliest, latest, first, stop)
+
+
 def _runs(
-    steps: Sequence[AlternativeStep], order: list[int], last: int, taken: Taken
-) -> Iterator[tuple[int, Taken]]:
-    """Yield the runs that go on from a place in an order, with the place of their last event."""
-    own, count = steps[len(taken) - 1], len(taken[-1])
-    ways = []
-    if own.most is None or count < own.most:
-        ways.append((own, own.own, taken[:-1], taken[-1]))
-    if count >= own.least:
-        if len(taken) == len(steps):
-            yield last, taken
-        else:
-            following = steps[len(taken)]
-            ways.append((following, following.link, taken, ()))
-    for step, link, before, same in ways:
-        for place in range(last + 1, len(order)):
-            event = order[place]
-            if step.fits(event, taken):
-                yield from _runs(steps, order, place, (*before, (*same, event)))
-                if link is Link.NEXT:
-                    break
-            if link is Link.STRICT or own.absent(event, taken):
-                break
+    order: list[int], times: _Times, pattern: ast.Pattern, holds: Holds
+) -> dict[Taken, tuple[Run, int | None]]:
+    """Return the matches of a stretch, whatever WITHIN is.
+
+    Each has the place of an event that must not come before WITHIN ends, or None.
+    """
+    found: dict[Taken, tuple[Run, int | None]] = {}
+    ends = [times.stop]
+    if any(isinstance(node, ast.Not) for node in ast.walk(pattern)):
+        ends = [*range(times.first + 1, times.stop + 1)]
+    for end in ends:
+        taken = order[times.first : end]
+
+        def fits(name: str, place: int, run: Run, taken: list[int] = taken) -> bool:
+            return holds(name, taken[place], tuple((taken[at], label) for at, label in run))
+
+        asked = Question(
+            pattern,
+            len(taken),
+            fits,
+            times=range(len(taken)),
+            within=len(order) + 1,
+            selection=Selection.ALL,
+            after=AfterMatch(Skip.NONE),
+        )
+        for _, run in answer(asked).matches:
+            placed = tuple((times.first + place, name) for place, name in run)
+            match = frozenset((order[place], name) for place, name in placed)
+            found[match] = placed, None if end == times.stop else end
+    return found
 
 
 @dataclass(frozen=True)
 class _Span:
     """What true times the first and the last event of a match may have in an order.
 
-    `ended` is the place of an event that must not come before WITHIN ends, or None. Times are
-    doubled, so that half of the bound is a whole number.
+    `ended` is the place of an event that must not come before WITHIN ends, or None.
     """
 
-    events: UncertainEvents
-    order: list[int]
+    times: _Times
     first: int
     last: int
     ended: int | None
-    within: int
-
-    def _earliest(self, place: int) -> int:
-        return max(map(self.events.earliest, self.order[: place + 1]))
-
-    def _latest(self, place: int) -> int:
-        return min(map(self.events.latest, self.order[place:]))
+    within: int | None
 
     @property
     def may_fit(self) -> bool:
         """Whether some true times are within WITHIN."""
-        begin = self._latest(self.first)
+        if self.within is None:
+            return self.ended is None
+        begin = self.times.latest[self.first]
         if self.ended is not None:
-            begin = min(begin, self._latest(self.ended) - 2 * self.within)
-        known = self._earliest(self.first) <= begin
-        return known and self._earliest(self.last) - 2 * self.within < begin
+            begin = min(begin, self.times.latest[self.ended] - 4 * self.within)
+        known = self.times.earliest[self.first] <= begin
+        return known and self.times.earliest[self.last] - 4 * self.within < begin
 
     @property
     def fits(self) -> bool:
         """Whether all are."""
-        inside = self._latest(self.last) - self._earliest(self.first) < 2 * self.within
+        if self.within is None:
+            return self.ended is None
+        first, last = self.times.earliest[self.first], self.times.latest[self.last]
+        inside = last - first < 4 * self.within
         return inside and (
             self.ended is None
-            or self._earliest(self.ended) - self._latest(self.first) >= 2 * self.within
+            or self.times.earliest[self.ended] - self.times.latest[self.first] >= 4 * self.within
         )

@@ -1,14 +1,15 @@
 """Binding events whose order is uncertain: what is supported, and in units of the time column.
 
-Supported are sequences of different variables, repeated or not, and negations behind them, of which
-no match can rule out another: whether events match depends on their order and times, and on what
-their own values and those of single steps before them are.
+Supported are patterns whose ways (`ways.py`) are sequences of different variables, repeated or not,
+and negations behind them, of which no match can rule out another: whether events match depends on
+their order and times, and on what their own values and those of single steps before them are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -16,13 +17,13 @@ import pyarrow as pa
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern import ast, types
 from outpace.pattern.bind.expression import resolve_column
+from outpace.pattern.bind.ways import unsupported, ways_of
 from outpace.pattern.bound import (
     Apply,
     BoundExpression,
     BoundMeasure,
     BoundUncertainty,
     Constant,
-    Gap,
     Label,
     Predicate,
     PredicateClass,
@@ -44,9 +45,6 @@ CLOCK_ERROR: Final = pa.field("__outpace_clock_error", pa.int64())
 
 #: So many units of time, four times, and some more, fit into 64 bits.
 _SPAN_MAX: Final = 1 << 58
-
-#: Gaps between steps are bits.
-_GAPS_MAX: Final = 60
 
 #: What must hold beside comparisons of two values.
 HOLDS: Final = "holds"
@@ -102,13 +100,14 @@ def bind_uncertainty(
         How far two events may be apart in either order, and what WITHIN allows.
     """
     assert query.uncertainty is not None
-    steps = _steps(query, [predicate.name for predicate in predicates])
-    _check_rules(query)
-    conditions_of(predicates, steps)
+    ways = ways_of(query.tree or ast.Empty(), [predicate.name for predicate in predicates])
+    _check_rules(query, ways)
+    for way in ways:
+        conditions_of(predicates, way)
     for measure in measures:
         for node in walk(measure.expression):
             if isinstance(node, Read | Label | Present) and node.place.shift:
-                raise _unsupported(
+                raise unsupported(
                     f"measure {measure.name} reads the event before or after another",
                     "leave out PREV and NEXT: nobody knows which event that is",
                 )
@@ -135,26 +134,26 @@ def bind_uncertainty(
     source = query.uncertainty.source
     if source is not None:
         source = resolve_column(source, schema, "uncertain")
-    return BoundUncertainty(bound, within, source, steps)
+    return BoundUncertainty(bound, within, source, ways)
 
 
 def conditions_of(
-    predicates: Sequence[Predicate], steps: tuple[UncertainStep, ...]
-) -> tuple[StepCondition, ...]:
-    """Return the conditions of all variables, taken apart, or say what is not supported."""
-    return tuple(
-        _condition(predicate, variable, steps) for variable, predicate in enumerate(predicates)
-    )
+    predicates: Sequence[Predicate], way: tuple[UncertainStep, ...]
+) -> dict[int, StepCondition]:
+    """Return the conditions of all variables of a way, or say what is not supported."""
+    gaps = [gap for step in way for gap in (step.between, step.behind)]
+    used = {step.variable for step in way}.union(*(gap.variables for gap in gaps))
+    return {number: _condition(predicates[number], number, way) for number in sorted(used)}
 
 
 def _condition(
-    predicate: Predicate, variable: int, steps: tuple[UncertainStep, ...]
+    predicate: Predicate, variable: int, way: tuple[UncertainStep, ...]
 ) -> StepCondition:
     if predicate.kind in (PredicateClass.LOCAL, PredicateClass.ALWAYS):
         return StepCondition(predicate)
-    known = _known_steps(variable, steps)
+    known = _known_steps(variable, way)
     assert predicate.expression is not None
-    whole = predicate.expression
+    whole = _on_way(predicate.expression, frozenset(step.variable for step in way) | {variable})
     conjunction = isinstance(whole, Apply) and whole.function == "and"
     own: list[BoundExpression] = []
     others: list[PairComparison] = []
@@ -172,14 +171,28 @@ def _condition(
     return StepCondition(Predicate(predicate.name, local, PredicateClass.LOCAL), tuple(others))
 
 
-def _known_steps(variable: int, steps: tuple[UncertainStep, ...]) -> dict[int, int]:
+def _on_way(expression: BoundExpression, variables: frozenset[int]) -> BoundExpression:
+    """Return an expression as it is where no other variables have events."""
+    match expression:
+        case Read(place=place) | Present(place=place) if place.variables is not None:
+            there = place.variables & variables
+            if there:
+                return replace(expression, place=replace(place, variables=there))
+            return Constant(expression.type, None if isinstance(expression, Read) else False)
+        case Apply(arguments=arguments):
+            parts = tuple(_on_way(argument, variables) for argument in arguments)
+            return replace(expression, arguments=parts)
+    return expression
+
+
+def _known_steps(variable: int, way: tuple[UncertainStep, ...]) -> dict[int, int]:
     """Return the variables of one event that a condition can read, with their steps."""
     before = min(
         place + (step.variable != variable)
-        for place, step in enumerate(steps)
+        for place, step in enumerate(way)
         if variable in (step.variable, *step.between.variables, *step.behind.variables)
     )
-    return {step.variable: place for place, step in enumerate(steps[:before]) if step.most == 1}
+    return {step.variable: place for place, step in enumerate(way[:before]) if step.most == 1}
 
 
 def _steps_read(
@@ -220,7 +233,7 @@ def _comparison(
     earlier = read - {OWN}
     if len(earlier) == 1:
         return PairComparison(TOGETHER, (_at_row(part, variable),), tuple(earlier))
-    raise _unsupported(
+    raise unsupported(
         f"the condition of {name} mixes values of two earlier events",
         "compare values of one event with values of another: B.price > A.price + 5",
     )
@@ -243,102 +256,38 @@ def _at_row(expression: BoundExpression, variable: int | None = None) -> BoundEx
 
 
 def _reads_others(name: str) -> UnsupportedError:
-    return _unsupported(
+    return unsupported(
         f"the condition of {name} reads other events than single steps before it",
         "conditions look at their own event, and at those of steps that take one event before it",
     )
 
 
-def _steps(query: Query, names: Sequence[str]) -> tuple[UncertainStep, ...]:
-    """Return the steps of a pattern."""
-    numbers = {name: number for number, name in enumerate(names)}
-    tree = query.tree or ast.Empty()
-    items, links = (tree.items, tree.links) if isinstance(tree, ast.Concat) else ((tree,), ())
-    taken: list[ast.Repeat] = []
-    #: For each step the negations behind it, and the link that leads to it.
-    negated: list[list[int]] = []
-    led: list[ast.Link] = []
-    for item, link in zip(items, (ast.Link.NEXT, *links), strict=True):
-        if isinstance(item, ast.Not) and link is not ast.Link.STRICT:
-            negated[-1].append(numbers[item.name])
-            continue
-        taken.append(_repeated(item))
-        negated.append([])
-        led.append(link)
-    steps = []
-    for place, (step, absent) in enumerate(zip(taken, negated, strict=True)):
-        assert isinstance(step.item, ast.Var)
-        own, last = numbers[step.item.name], place + 1 == len(taken)
-        between = Gap()
-        if step.most != 1:
-            if len(absent) > 1:
-                raise _unsupported(
-                    f"two negations stand behind the repetition of {step.item.name}",
-                    "write one variable for both: !C with C AS x OR y",
-                )
-            between = _gap(step.link, own, absent)
-        after = ast.Link.ANY if last else led[place + 1]
-        target = own if last else numbers[_name_of(taken[place + 1])]
-        behind = _gap(after, target, absent)
-        steps.append(UncertainStep(own, step.least, step.most, between, behind))
-    _check_steps(query, taken, [*led[1:]])
-    return tuple(steps)
-
-
-def _gap(link: ast.Link, target: int, absent: list[int]) -> Gap:
-    first = [target] if link is ast.Link.NEXT else []
-    return Gap(tuple(dict.fromkeys([*first, *absent])), link is ast.Link.STRICT)
-
-
-def _name_of(step: ast.Repeat) -> str:
-    assert isinstance(step.item, ast.Var)
-    return step.item.name
-
-
-def _repeated(item: ast.Pattern) -> ast.Repeat:
-    """Return a step as a repetition of one variable."""
-    step = item if isinstance(item, ast.Repeat) else ast.Repeat(item, 1, 1)
-    possessive = step.mode is ast.Mode.POSSESSIVE
-    if not isinstance(step.item, ast.Var) or not step.least or step.until or possessive:
-        raise _unsupported(
-            "the pattern is more than a sequence of events",
-            "write steps such as A, B{3} or C+ with links, and !D behind -> or ->>",
-        )
-    return step
-
-
-def _check_steps(query: Query, taken: list[ast.Repeat], links: list[ast.Link]) -> None:
-    names = [_name_of(step) for step in taken]
-    if len(set(names)) < len(names):
-        raise _unsupported(
-            "a variable stands twice in the pattern", "give each step a variable of its own"
-        )
-    repeated = [step for step in taken if step.most != 1]
-    if len(names) + len(repeated) > _GAPS_MAX:
-        raise _unsupported(f"the pattern has more than {_GAPS_MAX} steps", "take a shorter one")
-    every_link = [*links, *(step.link for step in repeated)]
-    one_way = ast.Link.ANY not in every_link and all(step.least == step.most for step in taken)
-    if not one_way and query.effective_selection is not Selection.ALL:
-        raise _unsupported("one match of each start is preferred", 'write .select("all")')
-
-
-def _check_rules(query: Query) -> None:
+def _check_rules(query: Query, ways: Sequence[tuple[UncertainStep, ...]]) -> None:
+    if query.effective_selection is not Selection.ALL and not (len(ways) == 1 and _one_way(*ways)):
+        raise unsupported("one match of each start is preferred", 'write .select("all")')
     if query.windows is not None:
-        raise _unsupported(
+        raise unsupported(
             "the query is matched in windows",
             "use .within(...) alone",
         )
     if query.rows is not RowsPerMatch.ONE:
-        raise _unsupported("all rows of a match are asked for", "use one row per match")
+        raise unsupported("all rows of a match are asked for", "use one row per match")
     if query.effective_skip.skip is not Skip.NONE:
-        raise _unsupported("a match rules out later ones", "add .no_skip()")
+        raise unsupported("a match rules out later ones", "add .no_skip()")
     if query.limits or query.consumption is not Consume.NONE:
-        raise _unsupported("a match rules out others", "leave out limit and consume")
+        raise unsupported("a match rules out others", "leave out limit and consume")
     if query.bound is not None and query.bound.kind is not WithinKind.FIRST_TO_LAST:
-        raise _unsupported("within measures from event to event", "measure from first to last")
+        raise unsupported("within measures from event to event", "measure from first to last")
 
 
-def _unsupported(message: str, hint: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"{message}, which is not supported with uncertain", where="uncertain", hint=hint
+def _one_way(steps: tuple[UncertainStep, ...]) -> bool:
+    """Say whether a start has one match at most in a given order of the events."""
+    repeated = all(
+        step.least == step.most
+        and (step.most == 1 or step.between.every or step.variable in step.between.variables)
+        for step in steps
+    )
+    return repeated and all(
+        step.behind.every or after.variable in step.behind.variables
+        for step, after in pairwise(steps)
     )
