@@ -14,6 +14,10 @@ half of the time from one event to the next, and within twice that time. Their e
 Then joins of two sides with half of the events each, in order, where three rows of four have a
 partner: as tables, and as streams, with a thousand keys and with a key for each pair.
 
+Then `op.Speculative` with a K of 1 s, whose events go on at once (alpha is 0), in turns with
+`op.KSlack`: one event in twenty late by up to 1 s, and all in order, each with few matches (one in
+a thousand events) and with many (one in seven). Its times are those of the processor.
+
 Last, a hundred queries in one group (`op.group`), block by block in turns with each of them by
 itself, over a quarter of the events; `ratio` is how much more processor time the runs take.
 """
@@ -55,6 +59,9 @@ def main():
             name = f"join-{how}-{keys}"
             if not options.only or name in options.only.split(","):
                 print(json.dumps(joined(name, how, keys, options)), flush=True)
+    for name, given in speculations().items():
+        if not options.only or name in options.only.split(","):
+            print(json.dumps(speculating(name, *given, options)), flush=True)
     if not options.only or "group" in options.only.split(","):
         print(json.dumps(grouped(options)), flush=True)
 
@@ -189,6 +196,59 @@ def beside(name, queries, options):
         "matches_certain": matches[0],
         "events_per_s": round(allowed),
         "share_of_certain": round(allowed / certain, 2),
+    }
+
+
+def speculations():
+    """Return how many events are late, and how many begin or end a match, by name."""
+    return {
+        f"speculative{few}{ordered}": (late, part)
+        for few, part in (("", 0.01), ("-many", 0.3))
+        for ordered, late in (("", 0.05), ("-in-order", 0.0))
+    }
+
+
+def speculating(name, late, part, options):
+    """Measure speculation in turns with K-slack."""
+    random, times = np.random.default_rng(4), np.arange(options.n) * STEP
+    delay = random.integers(0, 1_000_000, options.n)
+    arrival = times + np.where(random.random(options.n) < late, delay, 0)
+    events = pa.table(
+        {
+            "ts": pa.array(times[np.argsort(arrival, kind="stable")], pa.timestamp("us")),
+            "v": random.random(options.n),
+            "key": random.integers(0, 100, options.n),
+        }
+    )
+    query = (
+        op.Query("pattern")
+        .partition_by("key")
+        .order_by("ts")
+        .pattern("A -> B")
+        .define(A=f"v < {part}", B=f"v > {1 - part}")
+        .within(f"{1000 * STEP} us")
+        .measures(a="A.ts", b="B.ts")
+    )
+    kinds = op.KSlack("1 s"), op.Speculative("1 s", alpha=0)
+    seconds, rows = [[], []], [0, 0]
+    for turn in range(options.repeat + 1):
+        for which, kind in enumerate(kinds):
+            stream = op.open(query.disorder(kind))
+            started = time.process_time()
+            blocks = range(0, options.n, options.block)
+            found = [stream.push(events.slice(low, options.block)).num_rows for low in blocks]
+            rows[which] = sum(found) + stream.finish().num_rows
+            if turn:
+                seconds[which].append(time.process_time() - started)
+    slack, early = (options.n / float(np.median(took)) for took in seconds)
+    return {
+        "kind": name,
+        "events": options.n,
+        "block": options.block,
+        "matches": rows[0],
+        "rows": rows[1],
+        "events_per_s": round(early),
+        "share_of_slack": round(early / slack, 2),
     }
 
 
