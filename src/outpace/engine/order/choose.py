@@ -38,37 +38,42 @@ from outpace.pattern.disorder import (
 
 Make: TypeAlias = Callable[..., Order]
 
-
-def _by(rule: Callable[[BoundDisorder], SlackRule | None]) -> Make:
-    """Return what makes a reorderer that chooses K by a rule."""
-
-    def make(
-        bound: BoundQuery,
-        disorder: BoundDisorder,
-        schema: pa.Schema,
-        useful: BitTask | None = None,
-    ) -> Order:
-        return Reorderer(bound, disorder, schema, rule(disorder), useful=useful)
-
-    return make
+#: How each kind that has a K chooses it; None where it is told.
+RULES: Final[dict[type[Disorder], Callable[[BoundDisorder], SlackRule | None]]] = {
+    KSlack: rules.fixed_slack,
+    Punctuation: lambda _: None,
+    MPKSlack: rules.greatest_delay,
+    AQKSlack: rules.window_coverage,
+    LDOP: rules.latency_distance,
+    Quantile: rules.delay_quantile,
+}
 
 
-def _make_inner(bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> Order:
-    """Return what runs the disorder that another one goes by."""
-    return ORDERS[type(disorder.value)](bound, disorder, schema)
+def _make_reorderer(
+    bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema, useful: BitTask | None = None
+) -> Order:
+    rule = RULES[type(disorder.value)](disorder)
+    return Reorderer(bound, disorder, schema, rule, useful=useful)
+
+
+def _make_speculative(bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> Order:
+    inner: BoundDisorder = disorder["slack"]
+    kind = type(inner.value)
+    if kind not in RULES:
+        raise UnsupportedError(
+            f"nothing says what K is for {kind.__name__}",
+            where="op.Speculative",
+            hint="give it a row in RULES of outpace.engine.order.choose",
+        )
+    return SpeculativeOrder(bound, disorder, schema, RULES[kind](inner))
 
 
 #: What runs each kind.
 ORDERS: Final[dict[type[Disorder], Make]] = {
     InOrder: partial(Reorderer, rule=fixed(0), in_order=True),
-    KSlack: _by(rules.fixed_slack),
-    Punctuation: _by(lambda _: None),
-    MPKSlack: _by(rules.greatest_delay),
-    AQKSlack: _by(rules.window_coverage),
-    LDOP: _by(rules.latency_distance),
-    Quantile: _by(rules.delay_quantile),
+    **dict.fromkeys(RULES, _make_reorderer),
     Sequence: SequenceOrder,
-    Speculative: partial(SpeculativeOrder, make=_make_inner),
+    Speculative: _make_speculative,
 }
 
 

@@ -147,23 +147,8 @@ class Reorderer(Order):
         DataError
             An event is invalid, and such are not to be set aside.
         """
-        rows = events.rows
-        known = ~invalid_times(rows.column(self._time))
-        usable = rows if known.all() else rows.filter(pa.array(known))
-        clock = self._clock.snapshot()
-        valid, behind, met = self._follow(clock, usable, events)
-        invalid = self._invalid(rows, known, valid, clock)
-        if not valid.all():
-            usable, behind, met = usable.filter(pa.array(valid)), behind[valid], met[valid]
-        ticks, late = self._order.ticks(usable), None
-        behind |= self._before_last(usable, ticks)
-        if behind.any():
-            late = usable.filter(pa.array(behind))
-            if self._disorder.late is Late.PASS:
-                usable = self._passed(usable, behind, met)
-            else:
-                usable = usable.filter(pa.array(~behind))
-            ticks = self._order.ticks(usable)
+        clock, usable, late, invalid = self._admit(events)
+        ticks = self._order.ticks(usable)
         if self._useful is not None and not (used := self._useful.used(usable)).all():
             usable, ticks = usable.filter(pa.array(used)), ticks[used]
         before = None if self._in_order else clock.watermark
@@ -172,6 +157,28 @@ class Reorderer(Order):
         if clock.rule is None and len(ticks):
             self._seen = max(self._seen, int(ticks.max()) // self._order.in_ticks(1))
         return ReleasedEvents(ready, clock.watermark, late, invalid)
+
+    def _admit(
+        self, events: EventsArrived
+    ) -> tuple[Clock, pa.Table, pa.Table | None, pa.Table | None]:
+        """Return a clock that has seen events, those that take part, the late and the invalid."""
+        rows = events.rows
+        known = ~invalid_times(rows.column(self._time))
+        usable = rows if known.all() else rows.filter(pa.array(known))
+        clock = self._clock.snapshot()
+        valid, behind, met = self._follow(clock, usable, events)
+        invalid, late = self._invalid(rows, known, valid, clock), None
+        if not valid.all():
+            usable, behind, met = usable.filter(pa.array(valid)), behind[valid], met[valid]
+        if self._last.num_rows:
+            behind |= self._before_last(usable, self._order.ticks(usable))
+        if behind.any():
+            late = usable.filter(pa.array(behind))
+            if self._disorder.late is Late.PASS:
+                usable = self._passed(usable, behind, met)
+            else:
+                usable = usable.filter(pa.array(~behind))
+        return clock, usable, late, invalid
 
     @property
     def order_columns(self) -> tuple[str, ...]:
@@ -223,7 +230,8 @@ class Reorderer(Order):
                 spans = events.spans
                 clock.follow_spans(spans_of(times, clock.ahead) if spans is None else spans)
             clock.tell(events.watermark)
-            return times <= clock.latest, times < before, np.full(len(times), before, np.int64)
+            met = np.broadcast_to(np.int64(before), times.shape)
+            return times <= clock.latest, times < before, met
         order = np.lexsort([times, arrivals_of(rows.column(arrival))])
         fates, met = clock.follow(times[order], values[order] if len(values) else values)
         clock.tell(events.watermark)
@@ -247,7 +255,7 @@ class Reorderer(Order):
     def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that no more events come, and return those that wait."""
         ready = self._release(self._runs.nothing, None)
-        watermark = self._clock.watermark
+        watermark = self.watermark
         if ready.num_rows:
             final = as_integers(one_array(ready.column(self._time).slice(ready.num_rows - 1)))
             watermark = max(watermark, int(final[0]))
@@ -295,9 +303,7 @@ class Reorderer(Order):
         return ready
 
     def _before_last(self, rows: pa.Table, ticks: Integers) -> Booleans:
-        """Say which events the order puts before the last one released, where that counts."""
-        if not self._last.num_rows:
-            return np.zeros(rows.num_rows, np.bool_)
+        """Say which events the order puts before the last one released."""
         last = int(self._order.ticks(self._last)[0])
         behind = ticks < last
         # Only what the order puts after it decides between events of the same time.

@@ -8,7 +8,7 @@ A reorderer says how far time has come for certain. What lies behind that, up to
 to the greatest time, goes on early. An event that comes between the two is put in its place by who
 took the early ones; one that comes before what is certain is late.
 
-Memory: the events that wait, and of those behind what is certain the columns that order them.
+Memory: the events that wait.
 
 Papers: Sardar 2018, equation 2.3 and algorithm 1; Mutschler and Philippsen 2013.
 """
@@ -16,24 +16,22 @@ Papers: Sardar 2018, equation 2.3 and algorithm 1; Mutschler and Philippsen 2013
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Booleans
-from outpace.engine.event import EVENT_ID
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived
-from outpace.engine.order.contract import REASON, Order, ReleasedEvents, with_reasons
+from outpace.engine.order.clock import SlackRule
+from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.order.reorderer import Reorderer
+from outpace.engine.order.runs import sorted_run
+from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State, integer, require
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.disorder import Disorder, Punctuation
 
 #: What alpha goes down by once it is near what was too much.
 LEAST_STEP: Final = 0.05
@@ -85,57 +83,43 @@ class SpeculationFactor:
         return replace(self, alpha=lower)
 
 
-class SpeculativeOrder(Order):
+class SpeculativeOrder(Reorderer):
     """Lets events go on early, and says which belong before them that come later.
 
     Parameters
     ----------
     bound, disorder, schema
-        The query, how its events are out of order, and the columns that they have, ids among them.
-    make
-        Makes the reorderer that says what is certain.
+        The query, how its events are out of order, and the columns that they have.
+    rule
+        How K is chosen; None where only what is told says what is certain.
     """
-
-    CHANGED = ("_certain", "_early")
 
     def __init__(
         self,
         bound: BoundQuery,
         disorder: BoundDisorder,
         schema: pa.Schema,
-        make: Callable[[BoundQuery, BoundDisorder, pa.Schema], Order],
+        rule: SlackRule | None,
     ) -> None:
-        inner: BoundDisorder = disorder["slack"]
-        self._time = disorder.time
-        # Its events are only told apart: the others have all columns.
-        names = {*bound.order_by, *inner.columns, EVENT_ID.name}
-        self._told = pa.schema([field for field in schema if field.name in names])
-        self._certain = make(bound, inner, self._told)
-        told = replace(disorder, value=Punctuation(), settings=_NOTHING_MORE)
-        self._early = Reorderer(bound, told, schema, None)
+        super().__init__(bound, disorder["slack"], schema, rule)
         alpha: float | None = disorder["alpha"]
         self._factor = (
             SpeculationFactor(disorder["target"], 1.0)
             if alpha is None
             else SpeculationFactor(None, alpha)
         )
-        #: The greatest time of all events.
-        self._greatest = int(NO_TIME)
-
-    @property
-    def buffered(self) -> int:
-        """How many events wait for their turn."""
-        return self._early.buffered
+        #: The greatest time of all events, and that before which they have gone on.
+        self._greatest = self._gone = int(NO_TIME)
 
     @property
     def watermark(self) -> int:
         """Events before this time have gone on; NO_TIME while none has."""
-        return self._early.watermark
+        return self._gone
 
     @property
     def certain(self) -> int:
         """No event that is not late has a time before this; NO_TIME while it is not known."""
-        return self._certain.watermark
+        return self._clock.watermark
 
     @property
     def greatest(self) -> int:
@@ -147,75 +131,38 @@ class SpeculativeOrder(Order):
         """How far the clock has come by which it decides."""
         return self._greatest
 
-    @property
-    def slack(self) -> int:
-        """K: how long events would wait for those that are late."""
-        return self._certain.slack
-
-    @property
-    def timer(self) -> int | None:
-        """When the reorderer wants to be asked again, by the clock of the host."""
-        return self._certain.timer
-
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events; after an error nothing is taken."""
-        rows = events.rows
-        found = self._certain.push(replace(events, rows=rows.select(self._told.names)))
-        late = invalid = None
-        known = np.ones(rows.num_rows, np.bool_)
-        if found.late is not None and found.late.num_rows:
-            chosen = _are_in(rows, found.late)
-            late, known = rows.filter(pa.array(chosen)), known & ~chosen
-        if found.invalid is not None and found.invalid.num_rows:
-            chosen = _are_in(rows, found.invalid)
-            reasons = found.invalid.column(REASON).to_pylist()
-            invalid, known = with_reasons(rows.filter(pa.array(chosen)), reasons), known & ~chosen
-        if events.busy is not None:
-            self._factor = self._factor.follow(events.busy)
-        if not known.all():
-            rows = rows.filter(pa.array(known))
-        if rows.num_rows:
-            times = as_integers(rows.column(self._time))
-            self._greatest = max(self._greatest, int(times.max()))
-        taken = self._early.push(EventsArrived(rows, watermark=self._due))
-        return replace(taken, late=late, invalid=invalid, correcting=taken.late)
-
-    @property
-    def _due(self) -> int:
-        """What lies before this time goes on: `ts + alpha K < greatest`, and never goes back."""
-        certain, greatest = self._certain.watermark, self._greatest
-        if certain == NO_TIME:
-            # As long as nobody knows K, all is speculation.
-            return greatest if self._factor.alpha < 1 else int(NO_TIME)
-        return max(certain, greatest - math.ceil(self._factor.alpha * (greatest - certain)))
-
-    def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
-        """Take a promise; see `TimeTold`."""
-        self._certain.tell(time, source, arrival)
-        return self._early.tell(self._due)
-
-    def fire(self, at: int) -> ReleasedEvents:
-        """Take note that the clock of the host has come to a time."""
-        self._certain.fire(at)
-        return self._early.tell(self._due)
+        clock, rows, late, invalid = self._admit(events)
+        times = as_integers(one_array(rows.column(self._time)))
+        greatest = max(self._greatest, int(times.max(initial=NO_TIME)))
+        factor = self._factor if events.busy is None else self._factor.follow(events.busy)
+        gone, correcting = max(self._gone, _due(clock.watermark, greatest, factor.alpha)), None
+        behind = times < self._gone
+        if behind.any():
+            correcting, rows = rows.filter(pa.array(behind)), rows.filter(pa.array(~behind))
+        ready = self._release(sorted_run(rows, self._order.ticks(rows)), gone)
+        self._clock, self._greatest, self._factor, self._gone = clock, greatest, factor, gone
+        return ReleasedEvents(ready, gone, late, invalid, correcting)
 
     def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that no more events come, and return those that wait."""
-        self._certain.tell(max(self._certain.finish(source).watermark, self._greatest))
-        return self._early.finish(source)
+        self._clock.tell(self._greatest)
+        return super().finish(source)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        parts = {"certain": self._certain.state(), "early": self._early.state()}
         factor = self._factor
-        numbers = {"greatest": self._greatest, "alpha": factor.alpha, "best": factor.best}
-        return State(numbers, parts=parts)
+        numbers = {"greatest": self._greatest, "gone": self._gone}
+        return State(
+            {**numbers, "alpha": factor.alpha, "best": factor.best},
+            parts={"order": super().state()},
+        )
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._certain.restore(state.part("certain"))
-        self._early.restore(state.part("early"))
-        self._greatest = integer(state.numbers, "greatest")
+        super().restore(state.part("order"))
+        self._greatest, self._gone = (integer(state.numbers, name) for name in ("greatest", "gone"))
         alpha, best = (state.numbers.get(name) for name in ("alpha", "best"))
         require(isinstance(alpha, float) and 0 <= alpha <= 1, "alpha is from 0 to 1")
         known = isinstance(best, float) and 0 <= best <= 1
@@ -223,10 +170,9 @@ class SpeculativeOrder(Order):
         self._factor = replace(self._factor, alpha=float(alpha or 0), best=best)
 
 
-_NOTHING_MORE = tuple((name, None) for name in Disorder().options)
-
-
-def _are_in(rows: pa.Table, some: pa.Table) -> Booleans:
-    """Say which rows are some of them, by their ids."""
-    found = pc.is_in(rows.column(EVENT_ID.name), some.column(EVENT_ID.name).combine_chunks())
-    return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
+def _due(certain: int, greatest: int, alpha: float) -> int:
+    """Return the time before which events go on: `ts + alpha K < greatest`."""
+    if certain == NO_TIME:
+        # As long as nobody knows K, all is speculation.
+        return greatest if alpha < 1 else int(NO_TIME)
+    return max(certain, greatest - math.ceil(alpha * (greatest - certain)))

@@ -66,6 +66,11 @@ def test_a_state_of_another_kind_of_order_is_refused(
             op.resume(asked, stream.state())
 
 
+def test_speculation_wants_a_kind_that_says_what_k_is(patient: op.Query) -> None:
+    with pytest.raises(op.UnsupportedError, match="nothing says what K is for Patient"):
+        op.open(patient.disorder(op.Speculative(Patient(4))), schema=SCHEMA)
+
+
 def test_it_runs_for_each_of_several_sources(patient: op.Query) -> None:
     stream = op.open(patient, sources=["a", "b"])
     assert push(stream, [3, 1, 5], "a") == []
