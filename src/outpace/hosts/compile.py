@@ -24,7 +24,7 @@ from outpace.hosts.local.table import match, search
 from outpace.ingest.generators import simple_events, stock_events
 from outpace.ingest.source import merged
 from outpace.ingest.workloads import WORKLOADS, events
-from outpace.pattern.disorder import MPKSlack, Sequence
+from outpace.pattern.disorder import MPKSlack, Sequence, Speculative
 from outpace.pattern.join import Join
 from outpace.pattern.notation.parse_expression import parse_expression
 from outpace.pattern.query import Query
@@ -78,11 +78,15 @@ def _order_and_split() -> None:
 
 
 def _reorder(table: pa.Table) -> None:
-    """Bring events into order by delays, and by numbers."""
+    """Bring events into order by delays, and by numbers, and correct what came too early."""
     table = table.append_column("seq", pa.array(range(table.num_rows)))
     query = Query().order_by("ts").pattern("A").define(A="ts < 0")
     for disorder in (MPKSlack(), Sequence("1 s")):
         open_query(query.disorder(disorder)).push(table)
+    late = _ROWS // 100
+    stream = open_query(query.define(A="type = 0").disorder(Speculative(_ROWS, alpha=0)))
+    for piece in (table.slice(late), table.slice(0, late)):
+        stream.push(piece)
 
 
 def _merge_sources(table: pa.Table) -> None:

@@ -14,9 +14,10 @@ with a chance of one in 10^21. So ids are compared, and not what they are made o
 from __future__ import annotations
 
 import hashlib
+from binascii import hexlify
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
@@ -69,10 +70,12 @@ class MatchIds:
     @property
     def texts(self) -> pa.Array:
         """The ids as MATCH_ID() shows them, 32 hexadecimal digits each."""
-        content = np.ascontiguousarray(self.words).tobytes().hex().encode()
-        ends = np.arange(len(self) + 1, dtype=np.int64) * 32
+        content = hexlify(np.ascontiguousarray(self.words).data)
+        wide = len(content) > np.iinfo(np.int32).max
+        ends = np.arange(0, len(content) + 1, 32).astype(np.int64 if wide else np.int32)
+        kind = pa.large_string() if wide else pa.string()
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(content)]
-        return pa.Array.from_buffers(pa.large_string(), len(self), buffers).cast(pa.string())
+        return pa.Array.from_buffers(kind, len(self), buffers).cast(pa.string())
 
     @staticmethod
     def of_array(start: Integers, array: pa.Array) -> MatchIds:
@@ -90,7 +93,7 @@ class MatchIds:
             np.concatenate([none.astype(np.uint64).reshape(0, 2), *(part.words for part in parts)]),
         )
 
-    def take(self, chosen: Integers) -> MatchIds:
+    def take(self, chosen: Integers | slice) -> MatchIds:
         """Return some ids, in the order given."""
         return MatchIds(self.start[chosen], self.words[chosen])
 
@@ -146,12 +149,13 @@ def identified(task: Task, block: Block, found: BlockMatches) -> Callable[[], Ma
             labelled = taken * labels + variables[positions]
             spread = labelled.view(np.uint64) + place.view(np.uint64) * _GOLDEN
             # A sum from a place that has none behind it: empty matches take no events.
-            sums = np.zeros((len(spread) + 1, 2), np.uint64)
-            np.cumsum(_mixed(spread[:, None] ^ _LANES), axis=0, out=sums[1:])
-            words += sums[offsets[1:]] - sums[offsets[:-1]]
+            sums = np.zeros(len(spread) + 1, np.uint64)
+            for lane, salt in enumerate(_LANES):
+                np.cumsum(_mixed(spread ^ salt), out=sums[1:])
+                words[:, lane] += sums[offsets[1:]] - sums[offsets[:-1]]
         return MatchIds(start, words)
 
-    return make
+    return cache(make)
 
 
 def row_ids(

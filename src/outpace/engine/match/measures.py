@@ -7,7 +7,7 @@ expressions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ from outpace.engine.evaluate.mask import stored_values
 from outpace.engine.evaluate.row import RowContext, compile_row
 from outpace.engine.kernels import reduce
 from outpace.engine.match.contract import Block, BlockMatches, Task
-from outpace.engine.match.identity import match_ids
+from outpace.engine.match.identity import MatchIds, match_ids
 from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.bound import Aggregate, Read, ReadPlace, walk
@@ -34,18 +34,30 @@ Numbers = npt.NDArray[Any]
 
 
 def evaluate_measures(
-    task: Task, block: Block, found: BlockMatches, rows_mode: RowsPerMatch
+    task: Task,
+    block: Block,
+    found: BlockMatches,
+    rows_mode: RowsPerMatch,
+    identify: Callable[[], MatchIds] | None = None,
 ) -> tuple[Integers, Integers, dict[str, pa.Array]]:
     """Return the output rows of matches: block row, match, and the measures by name.
 
     With ONE ROW PER MATCH there is a row for each match. Otherwise there is one for each take that
-    is not in `{- -}`, and one for each empty match unless these are omitted.
+    is not in `{- -}`, and one for each empty match unless these are omitted. What returns the ids
+    of the matches may be given, so that they are made once.
     """
     view = (
         _one_row(task, block, found)
         if rows_mode is RowsPerMatch.ONE
         else _all_rows(task, block, found, rows_mode)
     )
+
+    def identities() -> pa.Array:
+        """Return MATCH_ID."""
+        ids = match_ids(task, block, found) if identify is None else identify()
+        one = rows_mode is RowsPerMatch.ONE
+        return ids.texts if one else ids.texts.take(pa.array(view.match))
+
     frame = MatchFrame(
         columns=block.columns,
         size=len(view.match),
@@ -53,7 +65,7 @@ def evaluate_measures(
         label=view.labels_of,
         number=view.numbers,
         aggregate=view.aggregate,
-        identity=view.identities,
+        identity=identities,
     )
     measures = {}
     for measure in task.bound.measures:
@@ -129,10 +141,6 @@ class _View:
     def numbers(self) -> pa.Array:
         """Return MATCH_NUMBER."""
         return pa.array(self.found.number[self.match].astype(np.int64))
-
-    def identities(self) -> pa.Array:
-        """Return MATCH_ID."""
-        return match_ids(self.task, self.block, self.found).texts.take(pa.array(self.match))
 
     def aggregate(self, node: Aggregate) -> pa.Array:
         """Return the value of an aggregate."""

@@ -8,6 +8,7 @@ that are in no match, with NULL measures.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.match.contract import Block, BlockMatches, Task, TimedOut
+from outpace.engine.match.identity import MatchIds
 from outpace.engine.match.measures import evaluate_measures
 from outpace.engine.rows.partition import gather
 from outpace.engine.rows.times import from_integers, time_limits
@@ -35,14 +37,20 @@ def match_table(task: Task, block: Block, found: BlockMatches) -> pa.Table:
     return match_rows(task, block, found)[0]
 
 
-def match_rows(task: Task, block: Block, found: BlockMatches) -> tuple[pa.Table, Integers]:
+def match_rows(
+    task: Task,
+    block: Block,
+    found: BlockMatches,
+    identify: Callable[[], MatchIds] | None = None,
+) -> tuple[pa.Table, Integers]:
     """Return the result table of the matches, and which match each row belongs to.
 
-    With unmatched rows asked for, the table alone is meant.
+    With unmatched rows asked for, the table alone is meant. What returns the ids of the matches may
+    be given, so that they are made once.
     """
     bound = task.bound
     rows_mode = bound.query.rows
-    row_index, match_index, measures = evaluate_measures(task, block, found, rows_mode)
+    row_index, match_index, measures = evaluate_measures(task, block, found, rows_mode, identify)
     if found.confirmed is not None:
         sure = pa.array(found.confirmed[match_index])
         measures[CONFIDENCE] = pc.if_else(sure, "CONFIRMED", "UNCERTAIN")

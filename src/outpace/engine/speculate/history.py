@@ -13,7 +13,6 @@ Memory: the matches within the horizon, and those of at most one stretch before 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -23,10 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.kernels.pairs import paired_ids
+from outpace.engine.rows.partition import gather
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, typed
-from outpace.engine.window_match.result import WindowMatches
-from outpace.pattern.bound import CONFIRMED, DIFF
+from outpace.engine.window_match.result import WindowMatches, numbers_of_rows
+from outpace.pattern.bound import CONFIRMED, DIFF, MATCH
 
 Mark = TypeVar("Mark")
 
@@ -93,7 +94,7 @@ class MatchHistory(Stateful, Generic[Mark]):
     CHANGED = ("_stretches", "_fresh")
 
     def __init__(self, output: pa.Schema) -> None:
-        self._output, self._speculates = output, CONFIRMED in output.names
+        self._output, self._speculates = output, len(_told(output)) > 1
         self._stretches: list[MatchStretch[Mark]] = []
         #: What was found and nobody has been told yet, by the number of the mark before it.
         self._fresh: list[tuple[int, WindowMatches]] = []
@@ -267,20 +268,14 @@ class Changes:
 def changes(given: GivenMatches, should: GivenMatches) -> Changes:
     """Compare matches that came out with those that should have, by their ids."""
     before, after = given.matches, should.matches
-    known: dict[bytes, list[int]] = defaultdict(list)
-    for place, one in enumerate(before.ids.array.to_pylist()):
-        known[one].append(place)
-    pairs = [
-        (known[one].pop(0), place)
-        for place, one in enumerate(after.ids.array.to_pylist())
-        if known.get(one)
-    ]
-    old, new = np.array(pairs, np.int64).reshape(-1, 2).T
-    same = _are_same(before.take(old), after.take(new))
+    old = paired_ids(before.ids.words, after.ids.words)
+    new = np.flatnonzero(old >= 0)
+    same = _are_same(before, old[new], after, new)
+    old, new = old[new[same]], new[same]
     gone, come = np.ones(len(before), np.bool_), np.ones(len(after), np.bool_)
-    gone[old[same]] = come[new[same]] = False
+    gone[old] = come[new] = False
     kept = np.zeros(len(after), np.bool_)
-    kept[new[same]] = given.certain[old[same]]
+    kept[new] = given.certain[old]
     fresh = np.flatnonzero(come)
     return Changes(
         before.take(np.flatnonzero(gone)),
@@ -297,30 +292,47 @@ def said(matches: WindowMatches, diff: int, certain: Booleans | None = None) -> 
     And which of them are certain, by default all.
     """
     table = matches.table
-    place = table.schema.get_field_index(DIFF)
-    table = table.set_column(
-        place, table.schema.field(place), pa.repeat(pa.scalar(diff), table.num_rows)
-    )
-    if (place := table.schema.get_field_index(CONFIRMED)) >= 0:
+    place, *sure = _told(table.schema)
+    columns = table.columns
+    columns[place] = pa.chunked_array([pa.repeat(pa.scalar(diff), table.num_rows)])
+    if sure:
         flags = np.ones(len(matches), np.bool_) if certain is None else certain
-        column = pa.array(np.repeat(flags, np.diff(matches.offsets)))
-        table = table.set_column(place, table.schema.field(place), column)
-    return matches.shown_as(table, diff)
+        sizes = np.diff(matches.offsets)
+        rows = flags if bool((sizes == 1).all()) else np.repeat(flags, sizes)
+        columns[sure[0]] = pa.chunked_array([pa.array(rows)])
+    return matches.shown_as(pa.Table.from_arrays(columns, schema=table.schema), diff)
 
 
-def _are_same(old: WindowMatches, new: WindowMatches) -> Booleans:
-    """Say which matches show the same rows."""
-    sizes = np.diff(old.offsets)
-    same: Booleans = sizes == np.diff(new.offsets)
-    if old.table.equals(new.table):
-        return same
-    chosen = np.flatnonzero(same)
-    old, new = old.take(chosen), new.take(chosen)
-    rows = np.ones(old.table.num_rows, np.bool_)
-    for one, other in zip(old.table.columns, new.table.columns, strict=True):
-        rows &= _equal(one.combine_chunks(), other.combine_chunks())
-    wrong = np.repeat(np.arange(len(chosen)), sizes[chosen])[~rows]
-    same[chosen[wrong]] = False
+def _told(schema: pa.Schema) -> list[int]:
+    """Return the columns that say what becomes of matches: `diff`, and `confirmed` behind it.
+
+    A user's column may have the name of the latter where nothing is speculation.
+    """
+    place = schema.get_field_index(DIFF)
+    return [place, *([place + 1] if schema.names[place + 1 :][:1] == [CONFIRMED] else [])]
+
+
+def _are_same(
+    before: WindowMatches, old: Integers, after: WindowMatches, new: Integers
+) -> Booleans:
+    """Say which pairs of matches with the same id show the same rows."""
+    sizes = np.diff(before.offsets)[old]
+    same: Booleans = sizes == np.diff(after.offsets)[new]
+    pairs = np.flatnonzero(same)
+    rows = [
+        numbers_of_rows(matches.offsets, places[pairs])[0]
+        for matches, places in ((before, old), (after, new))
+    ]
+    schema = before.table.schema
+    told = [schema.names[place] for place in _told(schema)]
+    # What the id decides is the same.
+    told += [MATCH] if CONFIRMED in told else []
+    equal = np.ones(len(rows[0]), np.bool_)
+    for name in schema.names:
+        if name not in told:
+            one, other = (matches.table.column(name) for matches in (before, after))
+            equal &= _equal(gather(one, rows[0]), gather(other, rows[1]))
+    same[np.repeat(pairs, sizes[pairs])[~equal]] = False
     return same
 
 
@@ -328,9 +340,19 @@ def _equal(one: pa.Array, other: pa.Array) -> Booleans:
     """Say where two columns have the same values; NULL is NULL, and NaN is NaN."""
     if one.equals(other):
         return np.ones(len(one), np.bool_)
-    if pa.types.is_nested(one.type) or pa.types.is_floating(one.type):
+    if pa.types.is_floating(one.type):
+        left, right = (array.to_numpy(zero_copy_only=False) for array in (one, other))
+        bits = f"i{left.itemsize}"
+        # NULL is as good as NaN there, and zero is not negative zero.
+        alike = (left.view(bits) == right.view(bits)) | (np.isnan(left) & np.isnan(right))
+        return np.asarray(alike & (_are_null(one) == _are_null(other)), np.bool_)
+    if pa.types.is_nested(one.type):
         pairs: Sequence[Any] = list(zip(one.to_pylist(), other.to_pylist(), strict=True))
         return np.array([repr(left) == repr(right) for left, right in pairs], np.bool_)
     values = pc.fill_null(pc.equal(one, other), False)
     either = pc.or_(values, pc.and_(pc.is_null(one), pc.is_null(other)))
     return np.asarray(either.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _are_null(array: pa.Array) -> Booleans:
+    return np.asarray(array.is_null().to_numpy(zero_copy_only=False), np.bool_)

@@ -134,16 +134,22 @@ class WindowMatches:
         return WindowMatches.of_numbers(column_arrays(numbers), table)
 
     def take(self, chosen: Integers) -> WindowMatches:
-        """Return some matches, in the order given."""
-        table, offsets = take_rows(self.table, self.offsets, chosen)
+        """Return some matches, in the order given; most of them that lie together, as they are."""
+        own: Integers | slice = chosen
+        if 2 * len(chosen) >= max(1, len(self)) and bool((np.diff(chosen) == 1).all()):
+            own = slice(int(chosen[0]), int(chosen[-1]) + 1)
+            begins = self.offsets[own.start : own.stop + 1]
+            table, offsets = self.table.slice(begins[0], begins[-1] - begins[0]), begins - begins[0]
+        else:
+            table, offsets = take_rows(self.table, self.offsets, chosen)
         return WindowMatches(
             table,
             offsets,
-            self.event[chosen],
-            self.phase[chosen],
-            self.window[chosen],
-            self.partition[chosen],
-            lambda: self.ids.take(chosen),
+            self.event[own],
+            self.phase[own],
+            self.window[own],
+            self.partition[own],
+            lambda: self.ids.take(own),
             self.diff,
             self.confirmed,
             None if self.found is None else self.found[chosen],
@@ -231,7 +237,7 @@ def found_matches(
     **order: Callable[[], Integers],
 ) -> WindowMatches:
     """Return matches in partitions: what was found, when, and what else orders them."""
-    table, match_of = match_rows(task, block, found)
+    table, match_of = match_rows(task, block, found, identify)
 
     def offsets() -> Integers:
         counts = np.bincount(match_of, minlength=len(event))
@@ -254,10 +260,15 @@ def take_rows(table: pa.Table, offsets: Integers, chosen: Integers) -> tuple[pa.
     """Return the rows of some matches, in the order given, and where those of each begin."""
     if table.num_rows == len(offsets) - 1 and bool((np.diff(offsets) == 1).all()):
         return _take(table, chosen), np.arange(len(chosen) + 1)
+    rows, begins = numbers_of_rows(offsets, chosen)
+    return _take(table, rows), begins
+
+
+def numbers_of_rows(offsets: Integers, chosen: Integers) -> tuple[Integers, Integers]:
+    """Return which rows some matches have, and where those of each begin among them."""
     counts = np.diff(offsets)[chosen]
     ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    rows = np.repeat(offsets[:-1][chosen] - ends[:-1], counts) + np.arange(ends[-1])
-    return _take(table, rows), ends
+    return np.repeat(offsets[:-1][chosen] - ends[:-1], counts) + np.arange(ends[-1]), ends
 
 
 def _take(table: pa.Table, rows: Integers) -> pa.Table:

@@ -66,6 +66,17 @@ def test_what_is_the_same_does_not_come_again() -> None:
     assert changed(matches(), matches()).table.num_rows == 0
 
 
+def test_fractions_are_the_same_where_they_look_so() -> None:
+    values = [0.0, -0.0, math.nan, None, 1.5]
+    one, other = ([value for value in values for _ in values], values * len(values))
+    before, after = (
+        matches(*((place, value, None, None) for place, value in enumerate(shown)))
+        for shown in (one, other)
+    )
+    found = changed(before, after).table["diff"].to_pylist()
+    assert found == [-1] * 20 + [1] * 20
+
+
 def test_a_match_of_several_rows_comes_again_as_a_whole() -> None:
     before, after = (matches((1, 1.0, [1], "x"), (2, 2.0, [2], x), rows=2) for x in ("y", "z"))
     found = changed(before, after).table

@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
 
 import outpace as op
+from outpace.engine.match.identity import MatchIds
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.whole import match_whole
 from outpace.engine.window_match.result import WindowMatches
@@ -34,6 +37,27 @@ def test_of_matches_that_come_and_go_the_rows_tell_which() -> None:
     assert WindowMatches.joined(one.table.schema, [one, gone]).diff == 0
     assert WindowMatches.joined(one.table.schema, [none, gone]).diff == -1
     assert WindowMatches.joined(one.table.schema, [none, none]).diff == 1
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=8), st.data())
+def test_chosen_matches_have_their_own_rows(sizes: list[int], data: st.DataObject) -> None:
+    places = np.arange(len(sizes))
+    offsets = np.append(0, np.cumsum(sizes))
+    rows = pa.table({"row": np.arange(offsets[-1])})
+    ids = MatchIds(places, np.stack([places, places], 1).astype(np.uint64))
+    matches = WindowMatches(rows, offsets, places, places, places, places, lambda: ids)
+    low, high = sorted(data.draw(st.tuples(*[st.integers(0, len(sizes))] * 2)))
+    some = st.lists(st.sampled_from(places.tolist()))
+    chosen = data.draw(st.just(list(range(low, high))) | some)
+    taken = matches.take(np.array(chosen, np.int64))
+    for numbers in (taken.event, taken.phase, taken.window, taken.partition, taken.ids.start):
+        assert numbers.tolist() == chosen
+    assert taken.ids.words[:, 1].tolist() == chosen
+    shown = np.split(taken.table["row"].to_numpy(), taken.offsets[1:-1]) if chosen else []
+    assert [one.tolist() for one in shown] == [
+        list(range(offsets[place], offsets[place + 1])) for place in chosen
+    ]
+    assert taken.offsets.tolist() == [0, *np.cumsum([sizes[place] for place in chosen]).tolist()]
 
 
 def _plain(matches: WindowMatches) -> WindowMatches:

@@ -45,6 +45,17 @@ def test_what_a_late_event_changes_comes_again() -> None:
     assert stream.finish().num_rows == 0
 
 
+def test_what_is_confirmed_may_be_a_value() -> None:
+    query = op.Query("rise").order_by("ts").pattern("A B").define(B="v > A.v")
+    query = query.measures(match_id="A.v", confirmed="B.v")
+    stream = op.open(query.disorder(op.KSlack(0, late="correct", horizon=10)))
+    stream.push(rows((1, 10), (3, 30), (4, 20)))
+    assert stream.push(rows((2, 25))).to_pylist() == [
+        {"match_id": 10, "confirmed": 30, "diff": -1},
+        {"match_id": 10, "confirmed": 25, "diff": 1},
+    ]
+
+
 def test_what_is_later_than_the_horizon_is_dropped_and_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
