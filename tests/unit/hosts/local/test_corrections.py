@@ -97,8 +97,6 @@ def test_settings_that_contradict_each_other_are_refused(make: object, message: 
 def test_what_cannot_be_corrected_is_refused() -> None:
     with pytest.raises(op.OutpaceError, match="column 'diff' already"):
         op.open(rises().measures(diff="A.v")).push(rows((1, 1)))
-    with pytest.raises(op.OutpaceError, match="goes back in one place"):
-        op.open(rises().over(op.windows.count(5)).instances(2)).push(rows((1, 1)))
 
 
 def test_a_state_with_another_horizon_is_refused() -> None:
