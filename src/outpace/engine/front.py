@@ -51,7 +51,7 @@ from outpace.engine.order.waits import Waits
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.speculate.retained import STRETCHES, IdlePartitions, RetainedEvents
+from outpace.engine.speculate.retained import IdlePartitions, RetainedEvents
 from outpace.engine.split.choose import make_schedule, make_splitter
 from outpace.engine.split.number import EventNumbers
 from outpace.engine.split.schedule import NO_ROWS, Delivery, Schedule, scheduler_of
@@ -563,9 +563,7 @@ class Front(Stateful):
         size = rows.num_rows if self._block_size is None else self._block_size(rows)
         if self._retained is None:
             return size
-        # What is long has marks inside, so that nobody goes back behind its begin for its end.
-        least: int = max(self._retained.stretch_rows, rows.num_rows // STRETCHES)
-        return min(size, least)
+        return min(size, self._retained.piece_size(rows, self.certain))
 
     def _route(
         self, rows: pa.Table | RearrangedRows, watermark: int, *, ended: bool, again: bool = False

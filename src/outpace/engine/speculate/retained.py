@@ -11,14 +11,15 @@ numbers, and each part has its own snapshots of them.
 
 Memory: the rows within the horizon, and those of at most one stretch before it; a stretch has at
 least `STRETCH_ROWS` rows and about a part in `STRETCHES` of all, so there are few marks. The cost
-of a correction: that of the rows behind the mark, of which a part in `STRETCHES` lies before the
-event.
+of a correction: that of the rows behind the mark, of which a part in `STRETCHES`, or a piece that
+went on at once, lies before the event.
 """
 
 from __future__ import annotations
 
 from typing import Final, Generic, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
@@ -29,6 +30,8 @@ from outpace.engine.state import NATURAL, State, integer, require, typed
 #: A stretch has at least so many rows, and there are about so many of them.
 STRETCH_ROWS: Final = 4096
 STRETCHES: Final = 16
+#: What goes on at once is cut for a mark where it has as many rows as so many stretches.
+PIECE_STRETCHES: Final = 16
 
 Mark = TypeVar("Mark")
 
@@ -123,6 +126,18 @@ class RetainedEvents(Stateful, Generic[Mark]):
     def stretch_rows(self) -> int:
         """How many rows a stretch should have."""
         return max(STRETCH_ROWS, len(self) // STRETCHES)
+
+    def piece_size(self, rows: pa.Table, certain: int) -> int:
+        """Return how many of the first of some rows go on together, so that marks lie well.
+
+        Nobody goes back before what is certain. What is not is long before it is cut, as to cut it
+        costs more than a mark does.
+        """
+        times = as_integers(rows.column(self._time))
+        sure = int(np.searchsorted(times, certain))
+        if sure >= STRETCH_ROWS:
+            return sure
+        return max(PIECE_STRETCHES * STRETCH_ROWS, self.stretch_rows)
 
     def mark(self, mark: Mark) -> int:
         """Begin a stretch: the front stands so now; return its number."""
