@@ -46,6 +46,7 @@ from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.order.runs import sorted_run
+from outpace.engine.order.speculative import SpeculativeOrder
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.order.waits import Waits
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
@@ -148,15 +149,17 @@ class Front(Stateful):
         #: What went on within the horizon, where late events correct what came of it.
         self._retained: RetainedEvents[Front] | None = None
         if spec.disorder is not None and spec.corrects:
-            self._retained = RetainedEvents(spec.events, spec.disorder.time)
+            every = dict(spec.disorder.settings).get("checkpoints")
+            self._retained = RetainedEvents(spec.events, spec.disorder.time, every)
         #: For each instance the marks before which its deliveries without an answer were sent, -1
         #: where one is of no use any more; and what it is to hear with the next one.
         self._sent: list[deque[int]] = [deque() for _ in self._loads]
         self._standings = [Standing(int(NO_TIME)) for _ in self._loads]
         #: How many events came late, by source.
         self._late: Counter[str | None] = Counter()
-        #: How many came late and corrected what had come out.
-        self._corrected = 0
+        #: How many came late and corrected what had come out, how often they made it go back, and
+        #: how many events went on once more.
+        self._corrected = self._rollbacks = self._replayed = 0
         #: How long events wait for their turn; nobody counts it where all come in order.
         self.waits = Waits(len(spec.sources or ()))
         self._nothing = spec.events.empty_table()
@@ -248,6 +251,9 @@ class Front(Stateful):
             raise DataError("the matcher is finished", hint="open a new one for more input")
         if self._retained is not None:
             self._retained.forget(self.certain)
+            if isinstance(self._order, SpeculativeOrder) and self._order.memory is not None:
+                kept = self._retained.uncertain(self.certain)
+                self._order.room = max(0, self._order.memory - kept)
         self._untaken, before = None, self.watermark
         self.waits.begin(self._order)
         match message:
@@ -296,6 +302,7 @@ class Front(Stateful):
         names = self._spec.events.names
         late = late.select(names)
         rows = self._retained.go_back(late)
+        self._rollbacks, self._replayed = self._rollbacks + 1, self._replayed + rows.num_rows
         self._rewind(*self._retained.last)
         number = self._retained.newest
         for sent in self._sent:
@@ -351,7 +358,11 @@ class Front(Stateful):
         """Return how it goes with the order of all events, or of those of a source."""
         if source is None or self._spec.sources is None:
             counters, late = self.waits.counters(self._order), sum(self._late.values())
-            return replace(counters, late=late, corrected=self._corrected)
+            counters = replace(counters, late=late, corrected=self._corrected)
+            if isinstance(self._order, SpeculativeOrder):
+                known = self._order.alpha, self._order.times_full
+                counters = replace(counters, alpha=known[0], full=known[1])
+            return replace(counters, rollbacks=self._rollbacks, replayed=self._replayed)
         return replace(self.waits.counters(self._order, source), late=self._late.get(source, 0))
 
     def check(self) -> None:

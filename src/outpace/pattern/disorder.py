@@ -437,6 +437,12 @@ class Speculative(Disorder):
         default it follows the load: what is busy less than `target` says takes a lower alpha.
     target
         How busy the operator is to be, as parts of the time.
+    checkpoints
+        A checkpoint lies before each so many events that are speculation. By default there are few
+        where much is taken at once, and more where little is.
+    memory
+        So many events that are speculation are kept at most: the others wait longer than alpha
+        says. By default all within K go on.
 
     Examples
     --------
@@ -453,6 +459,12 @@ class Speculative(Disorder):
     )
     target: tuple[float, float] = field(
         default=(0.7, 0.9), kw_only=True, metadata=setting(NumberRange())
+    )
+    checkpoints: int | None = field(
+        default=None, kw_only=True, metadata=setting(Number(least=1, whole=True))
+    )
+    memory: int | None = field(
+        default=None, kw_only=True, metadata=setting(Number(least=1, whole=True))
     )
 
     def __post_init__(self) -> None:

@@ -70,6 +70,13 @@ class OrderCounters:
     latency, longest_wait
         How long events waited for their turn on average, and at most, since then: in units of time
         by the greatest event time, with `op.Sequence` and one source in microseconds by the clock.
+    alpha
+        The part of the slack that events wait for where they go on early, now.
+    rollbacks, replayed
+        How often late events made the operator go back, and how many events went on once more,
+        since the part that counts them was made.
+    full
+        How often events had to wait longer as `memory` was used up, since then.
     """
 
     slack: int = 0
@@ -80,12 +87,17 @@ class OrderCounters:
     corrected: int = 0
     latency: float = 0.0
     longest_wait: int = 0
+    alpha: float = 1.0
+    rollbacks: int = 0
+    replayed: int = 0
+    full: int = 0
 
     @staticmethod
     def joined(each: Sequence[OrderCounters]) -> OrderCounters:
         """Return those of several orders of the same events: all that wait, else the greatest."""
         greatest = OrderCounters(*map(max, zip(*map(astuple, each), strict=True)))
-        return replace(greatest, buffered=sum(one.buffered for one in each))
+        waiting, alpha = sum(one.buffered for one in each), min(one.alpha for one in each)
+        return replace(greatest, buffered=waiting, alpha=alpha)
 
 
 @dataclass(frozen=True)

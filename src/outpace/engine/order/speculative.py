@@ -19,6 +19,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
@@ -26,7 +27,7 @@ from outpace.engine.message import EventsArrived
 from outpace.engine.order.clock import SlackRule
 from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.order.reorderer import Reorderer
-from outpace.engine.order.runs import sorted_run
+from outpace.engine.order.runs import SortedRun, sorted_run
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State, integer, require
@@ -108,8 +109,18 @@ class SpeculativeOrder(Reorderer):
             if alpha is None
             else SpeculationFactor(None, alpha)
         )
+        #: How many events that are not certain are kept at most, where somebody says so; how many
+        #: more may go on; and how often more would have.
+        self.memory: int | None = disorder["memory"]
+        self.room: int | None = None
+        self.times_full = 0
         #: The greatest time of all events, and that before which they have gone on.
         self._greatest = self._gone = int(NO_TIME)
+
+    @property
+    def alpha(self) -> float:
+        """The part of K that events wait now, where there is room."""
+        return self._factor.alpha
 
     @property
     def watermark(self) -> int:
@@ -137,13 +148,28 @@ class SpeculativeOrder(Reorderer):
         times = as_integers(one_array(rows.column(self._time)))
         greatest = max(self._greatest, int(times.max(initial=NO_TIME)))
         factor = self._factor if events.busy is None else self._factor.follow(events.busy)
-        gone, correcting = max(self._gone, _due(clock.watermark, greatest, factor.alpha)), None
+        due, correcting = _due(clock.watermark, greatest, factor.alpha), None
         behind = times < self._gone
         if behind.any():
             correcting, rows = rows.filter(pa.array(behind)), rows.filter(pa.array(~behind))
-        ready = self._release(sorted_run(rows, self._order.ticks(rows)), gone)
+        run = sorted_run(rows, self._order.ticks(rows))
+        gone = max(self._gone, self._within(run, clock.watermark, due))
+        ready = self._release(run, gone)
         self._clock, self._greatest, self._factor, self._gone = clock, greatest, factor, gone
+        self.times_full += gone < due
         return ReleasedEvents(ready, gone, late, invalid, correcting)
+
+    def _within(self, run: SortedRun, certain: int, due: int) -> int:
+        """Return a time before which so many events go on early as there is room for, at most."""
+        if self.room is None:
+            return due
+        low, high = map(self._order.in_ticks, (certain, due))
+        times = np.concatenate([one.times for one in (*self._runs, run)])
+        early = times[(times >= low) & (times < high)]
+        if len(early) <= self.room:
+            return due
+        first = int(np.partition(early, self.room)[self.room])
+        return max(certain, self._order.in_units(first))
 
     def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that no more events come, and return those that wait."""

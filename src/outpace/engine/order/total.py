@@ -57,6 +57,10 @@ class TotalOrder:
         """Return a time of the query in ticks."""
         return max(int(_LIMITS.min), min(int(time) * self._ticks, int(_LIMITS.max)))
 
+    def in_units(self, ticks: int) -> int:
+        """Return the time of the query that ticks lie in."""
+        return ticks // self._ticks
+
     def without_ties(self, run: SortedRun) -> pa.Table:
         """Return events in the total order; those of a run are in the order of time."""
         if len(self.columns) == 1 or len(run) < 2:

@@ -71,12 +71,14 @@ class RetainedEvents(Stateful, Generic[Mark]):
         The columns of events.
     time
         The column of event time.
+    every
+        A mark lies before each so many rows that are not certain; None: where it is worth it.
     """
 
     CHANGED = ("_stretches",)
 
-    def __init__(self, rows: pa.Schema, time: str) -> None:
-        self._rows, self._time = rows, time
+    def __init__(self, rows: pa.Schema, time: str, every: int | None = None) -> None:
+        self._rows, self._time, self._every = rows, time, every
         self._stretches: list[Stretch[Mark]] = []
         self._next = 0
         #: All that went on lies before this time, and time has not come further.
@@ -84,6 +86,12 @@ class RetainedEvents(Stateful, Generic[Mark]):
 
     def __len__(self) -> int:
         return sum(stretch.size for stretch in self._stretches)
+
+    def uncertain(self, certain: int) -> int:
+        """Count the rows that went on and do not lie before a time."""
+        tables = [rows for stretch in self._stretches for rows in stretch.rows]
+        times = [as_integers(rows.column(self._time)) for rows in tables]
+        return sum(len(one) - int(np.searchsorted(one, certain)) for one in times)
 
     @property
     def begun(self) -> bool:
@@ -125,7 +133,7 @@ class RetainedEvents(Stateful, Generic[Mark]):
     @property
     def stretch_rows(self) -> int:
         """How many rows a stretch should have."""
-        return max(STRETCH_ROWS, len(self) // STRETCHES)
+        return self._every or max(STRETCH_ROWS, len(self) // STRETCHES)
 
     def piece_size(self, rows: pa.Table, certain: int) -> int:
         """Return how many of the first of some rows go on together, so that marks lie well.
@@ -135,9 +143,12 @@ class RetainedEvents(Stateful, Generic[Mark]):
         """
         times = as_integers(rows.column(self._time))
         sure = int(np.searchsorted(times, certain))
-        if sure >= STRETCH_ROWS:
+        if sure >= (STRETCH_ROWS if self._every is None else 1):
             return sure
-        return max(PIECE_STRETCHES * STRETCH_ROWS, self.stretch_rows)
+        if self._every is None:
+            return max(PIECE_STRETCHES * STRETCH_ROWS, self.stretch_rows)
+        last = self._stretches[-1].size if self._stretches else 0
+        return self._every - last % self._every
 
     def mark(self, mark: Mark) -> int:
         """Begin a stretch: the front stands so now; return its number."""

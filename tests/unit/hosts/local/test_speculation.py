@@ -97,6 +97,34 @@ def test_what_is_confirmed_is_what_the_reorderer_lets_out(
         assert got == in_order
 
 
+@pytest.mark.parametrize("checkpoints", [1, 5, 100, None])
+def test_checkpoints_decide_how_much_is_matched_again(checkpoints: int | None) -> None:
+    stream = op.open(rises(alpha=0, checkpoints=checkpoints))
+    for first in range(0, 300, 30):
+        stream.push(rows(*((ts, ts % 7) for ts in range(first, first + 30) if ts % 30 != 25)))
+        stream.push(rows((first + 25, 3)))
+    counted = stream.order
+    assert counted.rollbacks == counted.corrected == 10
+    # Behind each late event lie three that had gone on: those from 26 to 28.
+    assert counted.replayed >= 10 * 3
+    if checkpoints is not None:
+        assert counted.replayed < 10 * (3 + checkpoints)
+
+
+def test_memory_bounds_what_is_speculation() -> None:
+    bounded, free = (op.open(rises(alpha=0, memory=memory)) for memory in (4, None))
+    current = op.CurrentMatches()
+    for ts in range(200):
+        current.apply(bounded.push(rows((ts, ts % 7))))
+        current.drop_confirmed()
+        assert current.table.num_rows <= 4
+        free.push(rows((ts, ts % 7)))
+    assert (free.order.full, free.order.buffered, free.order.alpha) == (0, 1, 0)
+    # Of the eleven that are not certain about four have gone on.
+    assert bounded.order.full > 150
+    assert bounded.order.buffered in (7, 8)
+
+
 def rises(**settings: Any) -> op.Query:
     query = op.Query("rise").order_by("ts").pattern("A B").define(B="v > A.v")
     query = query.measures(first="A.v", last="B.v").skip_to_next_row()
