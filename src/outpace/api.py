@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeGuard, overload
 import pyarrow as pa
 
 from outpace.engine.match.contract import Progress
-from outpace.engine.order.sources import source_names
+from outpace.engine.order.senders import source_names
 from outpace.errors import DataError, UnsupportedError
 from outpace.explanation.explain import Explanation
 from outpace.explanation.explain import explain as explain_plan

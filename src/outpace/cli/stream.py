@@ -45,7 +45,7 @@ from outpace.cli.stream_output import (
 from outpace.cli.stream_query import Additions, check_query, disorder_of, endings, found
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import PipeConsole, StopRequest
-from outpace.engine.order.sources import source_names
+from outpace.engine.order.senders import source_names
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.duration import parse_duration
 from outpace.pattern.query import Query

@@ -31,7 +31,7 @@ from outpace.engine.codec.times import write_times
 from outpace.engine.match.bits import BitTask
 from outpace.engine.order.clock import spans_of
 from outpace.engine.order.contract import REASON, quarantine_hint
-from outpace.engine.order.sources import owners_of, stray_reason
+from outpace.engine.order.senders import owners_of, stray_reason
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers, invalid_times, reason_of
 from outpace.errors import DataError

@@ -17,7 +17,7 @@ import pyarrow as pa
 from outpace import simulate
 from outpace.engine.codec.block import narrow_rows
 from outpace.engine.divide.assign import windows_of
-from outpace.engine.order.sources import SourceMerge
+from outpace.engine.order.source_merge import SourceMerge
 from outpace.hosts.local.join import join_data
 from outpace.hosts.local.open import open_query
 from outpace.hosts.local.table import match, search

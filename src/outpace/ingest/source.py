@@ -15,8 +15,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.order.sources import SEQUENCE as SEQUENCE
-from outpace.engine.order.sources import SourceMerge
+from outpace.engine.order.source_merge import SEQUENCE as SEQUENCE
+from outpace.engine.order.source_merge import SourceMerge
 from outpace.engine.rows.rearranged import as_table
 from outpace.errors import DataError
 from outpace.pattern.argument import a_text, a_whole_number, shown

@@ -16,9 +16,10 @@ from outpace.engine.match.bits import BitTask
 from outpace.engine.order import rules
 from outpace.engine.order.clock import SlackRule, fixed
 from outpace.engine.order.contract import Order
+from outpace.engine.order.ordered_sources import SourceOrder
+from outpace.engine.order.reordered_sources import ReorderedSources
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.sequence import SequenceOrder
-from outpace.engine.order.source_order import ReorderedSources, SourceOrder
 from outpace.engine.order.speculative import SpeculativeOrder
 from outpace.errors import UnsupportedError
 from outpace.pattern.bind.disorder import BoundDisorder

@@ -12,7 +12,7 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.message import ClockExchange, EventsArrived
 from outpace.engine.order.drift import ClockReading
-from outpace.engine.rows.rearranged import RearrangedRows
+from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
 from outpace.errors import DataError
@@ -47,6 +47,24 @@ class ReleasedEvents:
     late: pa.Table | None = None
     invalid: pa.Table | None = None
     correcting: pa.Table | None = None
+
+    @staticmethod
+    def joined(given: Sequence[ReleasedEvents]) -> ReleasedEvents:
+        """Return what is let go one after the other as one, where nothing is corrected."""
+        if len(given) == 1:
+            return given[0]
+
+        def of(tables: list[pa.Table | None]) -> pa.Table | None:
+            there = [table for table in tables if table is not None]
+            return pa.concat_tables(there) if there else None
+
+        rows = [as_table(one.rows) for one in given if one.rows.num_rows]
+        return ReleasedEvents(
+            rows[0] if len(rows) == 1 else pa.concat_tables(rows or [as_table(given[-1].rows)]),
+            given[-1].watermark,
+            of([one.late for one in given]),
+            of([one.invalid for one in given]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
-from outpace.engine.order.sources import owners_of
+from outpace.engine.order.senders import owners_of
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, integers, require
 from outpace.errors import UnsupportedError

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.order.runs import SortedRun, moved
-from outpace.engine.order.sources import ticks_of
+from outpace.engine.order.source_merge import ticks_of
 from outpace.engine.rows.partition import one_array, sort_groups
 from outpace.engine.rows.times import as_integers
 from outpace.pattern.bind.disorder import BoundDisorder

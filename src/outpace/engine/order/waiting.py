@@ -19,7 +19,7 @@ from outpace.engine.arrays import Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.order.contract import AdmittedEvents
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
-from outpace.engine.order.sources import ticks_of
+from outpace.engine.order.source_merge import ticks_of
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.times import from_integers
 from outpace.engine.snapshot import Stateful

@@ -8,7 +8,7 @@ from typing import overload
 
 import pyarrow as pa
 
-from outpace.engine.order.sources import SourceMerge
+from outpace.engine.order.source_merge import SourceMerge
 from outpace.engine.state import State, reading
 from outpace.errors import UnsupportedError
 from outpace.hosts.local.group import GroupMatcher

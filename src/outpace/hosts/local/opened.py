@@ -25,7 +25,7 @@ from outpace.engine.message import (
     TimeTold,
 )
 from outpace.engine.order.drift import ClockReading
-from outpace.engine.order.sources import SourceMerge
+from outpace.engine.order.source_merge import SourceMerge
 from outpace.engine.rows.times import as_integer, from_integers
 from outpace.engine.state import State
 from outpace.errors import DataError

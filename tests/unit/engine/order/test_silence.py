@@ -16,8 +16,8 @@ from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.order.identify import EventIds
+from outpace.engine.order.reordered_sources import ReorderedSources
 from outpace.engine.order.silence import Silence
-from outpace.engine.order.source_order import ReorderedSources
 from outpace.engine.state import State
 from outpace.errors import BindError, StateError
 from outpace.pattern.bind.disorder import bind_disorder

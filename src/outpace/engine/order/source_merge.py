@@ -23,19 +23,18 @@ component (3.2.2, 4.3) waits for an event of every source, and compares with all
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Integers, pooled
 from outpace.engine.event import EVENT_ID
 from outpace.engine.kernels.merge import count_out_of_order, merge_runs
 from outpace.engine.order.contract import ReleasedEvents
+from outpace.engine.order.senders import no_source, source_names
 from outpace.engine.order.tree import NEVER, Key, KeyTree
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.rearranged import RearrangedRows
@@ -43,10 +42,6 @@ from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
 from outpace.errors import DataError, StateError, did_you_mean
-from outpace.pattern.bind.disorder import SOURCE
-
-#: The numbers of the sources of events.
-Owners: TypeAlias = npt.NDArray[np.int32]
 
 #: The column of sequence numbers.
 SEQUENCE: Final = "seq"
@@ -361,50 +356,6 @@ class SourceMerge(Stateful):
             if column.name in keys and _is_key(column.type)
         }
         return RearrangedRows(rows, places, moved)
-
-
-def source_names(sources: Iterable[str]) -> tuple[str, ...]:
-    """Return the identifiers of sources in their order.
-
-    Raises
-    ------
-    DataError
-        There are none, or two of them are the same, or one is no text.
-    """
-    named = [] if isinstance(sources, str) else list(sources)
-    if not all(isinstance(source, str) for source in named):
-        raise DataError("the identifiers of sources are strings", detail=f"got {named}")
-    if not named or len(set(named)) < len(named):
-        raise DataError(
-            "sources need identifiers that differ",
-            detail=f"got {', '.join(sorted(named)) or 'none'}",
-            hint='give a list of strings: ["east", "west"]',
-        )
-    return tuple(sorted(named))
-
-
-def no_source(source: str | None, sources: Sequence[str]) -> DataError:
-    """Return the error for a source that is not among those of a stream."""
-    hint = did_you_mean(source or "", sources) or f"there are {', '.join(sources[:10])}"
-    return DataError(f"there is no source '{source or ''}'", hint=hint)
-
-
-def owners_of(column: pa.ChunkedArray, sources: Sequence[str]) -> Owners:
-    """Return the number of the source of each event; -1 where there is no such source.
-
-    Examples
-    --------
-    >>> owners_of(pa.chunked_array([["b", "a", None, "c"]]), ["a", "b"]).tolist()
-    [1, 0, -1, -1]
-    """
-    named = one_array(column).cast(pa.string())
-    found = pc.index_in(named, value_set=pa.array(sources, pa.string()))
-    return np.asarray(found.fill_null(-1), np.int32)
-
-
-def stray_reason(source: str | None) -> str:
-    """Say what is wrong with who sent an event."""
-    return f"'{SOURCE}' is NULL" if source is None else f"there is no source '{source}'"
 
 
 def ticks_of(kind: pa.DataType) -> int:

@@ -1,14 +1,13 @@
-"""Events of several sources, in the order of all of them.
+"""The order of several sources that each send their events out of order: it is a chain.
 
-Where each source sends its events in order, `SourceMerge` merges them. Otherwise order is a chain:
-a part of its own brings the events of each source into order, so which of them are late depends on
+A part of its own brings the events of each source into order, so which of them are late depends on
 that source alone, however the sources are mixed. Then they wait for those of the other sources.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -18,148 +17,26 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.message import ClockExchange, EventsArrived
-from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents, with_reasons
+from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents
 from outpace.engine.order.drift import UNKNOWN, ClockReading, SourceClock
 from outpace.engine.order.reorderer import arrivals_of, units_in
 from outpace.engine.order.runs import SortedRun, moved
+from outpace.engine.order.senders import Owners, SourceShares, no_source, owned
 from outpace.engine.order.silence import Silence
-from outpace.engine.order.sources import (
-    CAPACITY,
-    SEQUENCE,
-    Owners,
-    SourceMerge,
-    no_source,
-    owners_of,
-    stray_reason,
-    ticks_of,
-)
+from outpace.engine.order.source_merge import CAPACITY
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.order.waiting import OWNER, WaitingEvents
-from outpace.engine.rows.partition import group_codes, one_array
+from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State, integer, require
-from outpace.errors import BindError, DataError, StateError
-from outpace.pattern.bind.disorder import SOURCE, BoundDisorder
+from outpace.errors import DataError, StateError
+from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bind.uncertain import CLOCK_ERROR
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.disorder import Invalid, Late
+from outpace.pattern.disorder import Late
 
 _NEVER: Final = int(np.iinfo(np.int64).max)
-
-
-class SourceOrder(Order):
-    """Brings the events of several sources, each in order, into one order; see `SourceMerge`.
-
-    Parameters
-    ----------
-    bound
-        The query; its first order column is the time of all sources.
-    sources
-        Their identifiers.
-    schema
-        The columns of their events.
-    """
-
-    CHANGED = ("_merge",)
-
-    def __init__(self, bound: BoundQuery, sources: tuple[str, ...], schema: pa.Schema) -> None:
-        if not bound.order_by or bound.descending[0]:
-            raise BindError(
-                "the events of several sources are ordered by rising time",
-                hint='name the time column first: order_by("ts")',
-            )
-        # A join without sequence numbers has the left side first, as where its rows are reordered.
-        apart = bound.query.join is not None and SEQUENCE not in schema.names
-        self._merge = SourceMerge(sources, time=bound.order_by[0], apart=apart)
-        self._nothing = schema.empty_table()
-        self._ticks = ticks_of(bound.schema.field(bound.order_by[0]).type)
-        self._watermark = int(NO_TIME)
-
-    @property
-    def buffered(self) -> int:
-        """How many events wait for those of other sources."""
-        return sum(map(self.waiting, self._merge.sources))
-
-    @property
-    def holding(self) -> str | None:
-        """The source that the others wait for; None when all have finished."""
-        return self._merge.holding
-
-    def waiting(self, source: str) -> int:
-        """Return how many events of a source wait."""
-        return self._merge.buffered(source)
-
-    @property
-    def watermark(self) -> int:
-        """No later event has a time before this; NO_TIME while it is not known."""
-        return self._watermark
-
-    @property
-    def now(self) -> int:
-        """The greatest time of the events of any source."""
-        latest = self._merge.latest
-        return latest if latest == NO_TIME else latest // self._ticks
-
-    def wants(self, source: str) -> bool:
-        """Say whether a source may go on: it is not too far ahead of the others."""
-        return self._merge.wants(source)
-
-    def push(self, events: EventsArrived) -> ReleasedEvents:
-        """Take the next events of a source, or of all that the column `source` names.
-
-        After an error nothing is taken.
-        """
-        if events.source is None:
-            return self._push_mixed(events.rows)
-        self._merge.push(events.source, events.rows)
-        if events.watermark == NO_TIME:
-            return self._released()
-        return self.tell(events.watermark, events.source)
-
-    def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
-        """Take a promise that no later event of a source has a time before this."""
-        self._merge.heartbeat(source or "", time * self._ticks)
-        return self._released()
-
-    def fire(self, at: int) -> ReleasedEvents:
-        """Take note that the clock of the host has come to a time, which says nothing here."""
-        return self._released()
-
-    def finish(self, source: str | None = None) -> ReleasedEvents:
-        """Say that a source, or every one, sends no more events."""
-        for one in self._merge.sources if source is None else [source]:
-            self._merge.finish(one)
-        return self._released()
-
-    def state(self) -> State:
-        """Return all that is kept, for `restore`."""
-        return State({"watermark": self._watermark}, parts={"merge": self._merge.state()})
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        self._watermark = integer(state.numbers, "watermark")
-        self._merge.restore(state.part("merge"))
-
-    def _push_mixed(self, rows: pa.Table) -> ReleasedEvents:
-        rows, owners, _ = owned(rows, self._merge.sources, None)
-        before = self._merge.snapshot()
-        try:
-            for number in np.unique(owners).tolist():
-                own = rows.filter(pa.array(owners == number))
-                self._merge.push(self._merge.sources[number], own)
-        except BaseException:
-            self._merge = before
-            raise
-        return self._released()
-
-    def _released(self) -> ReleasedEvents:
-        ordered = self._merge.pop()
-        if ordered.watermark != NO_TIME:
-            self._watermark = ordered.watermark // self._ticks
-        return ReleasedEvents(
-            ordered.rows if ordered.rows.num_rows else self._nothing, self._watermark
-        )
 
 
 class ReorderedSources(Order):
@@ -318,16 +195,15 @@ class ReorderedSources(Order):
             if self._silence is not None:
                 return self._take(events, None)
             aside = self._hand_over(name, self._each[name].push(events))
-            return _joined([*filter(_sets_aside, [aside]), self._released()])
+            return ReleasedEvents.joined([*filter(_sets_aside, [aside]), self._released()])
         rows, owners, stray = owned(events.rows, self._names, self._disorder)
         for number in np.flatnonzero(np.bincount(owners)):
             self._check_open(self._names[number])
         released = self._take(replace(events, rows=rows), owners)
-        return (
-            released
-            if stray is None
-            else _joined([released, ReleasedEvents(self._nothing, self._watermark, invalid=stray)])
-        )
+        if stray is None:
+            return released
+        aside = ReleasedEvents(self._nothing, self._watermark, invalid=stray)
+        return ReleasedEvents.joined([released, aside])
 
     def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise that no later event of a source has a time before this."""
@@ -338,7 +214,7 @@ class ReorderedSources(Order):
             arrival = int(NO_TIME)  # The column is the clock, and says nothing here.
         before = self._come_to(arrival, {name: arrival})
         told = self._hand_over(name, self._each[name].tell(time))
-        return _joined([*before, told, self._released()])
+        return ReleasedEvents.joined([*before, told, self._released()])
 
     def compare_clocks(self, exchange: ClockExchange) -> ReleasedEvents:
         """Take what tells how far the clock of a source is from that of reference."""
@@ -356,7 +232,7 @@ class ReorderedSources(Order):
             given.append(self._each[name].tell(self._own_time(name, self._watermark)))
             self._keep(name, given[-1].rows)
         self._note_time(name, self._each[name].watermark)
-        return _joined([*map(self._aside, given), self._released()])
+        return ReleasedEvents.joined([*map(self._aside, given), self._released()])
 
     def clock_of(self, source: str) -> ClockReading | None:
         """Return what is known of the clock of a source; None where nothing is."""
@@ -368,7 +244,7 @@ class ReorderedSources(Order):
         given = [self._hand_over(source, self._each[source].fire(at)) for source in self._live()]
         if self._silence is not None:
             self._silence.find(at, self._missing())
-        return _joined([*given, self._released()])
+        return ReleasedEvents.joined([*given, self._released()])
 
     def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that a source, or every one, sends no more events."""
@@ -379,7 +255,7 @@ class ReorderedSources(Order):
                 self._finished.add(one)
                 if self._silence is not None:
                     self._silence.end(one)
-        return _joined([*given, self._released()])
+        return ReleasedEvents.joined([*given, self._released()])
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -480,7 +356,7 @@ class ReorderedSources(Order):
         clock
             When each arrived, rising; None where the host says when all did.
         """
-        shares = _Shares.of(events, owners, self._names)
+        shares = SourceShares.of(events, owners, self._names)
         spoken: dict[str, Integers] = {}
         if self._silence is not None:
             spoken = {
@@ -501,9 +377,9 @@ class ReorderedSources(Order):
             before = int(clock[int(np.searchsorted(clock, clock[-1])) - 1])
             for source, due in self._missing().items():
                 given += self._let_go(source, due, before)
-        return _joined([*given, self._released()])
+        return ReleasedEvents.joined([*given, self._released()])
 
-    def _push_each(self, events: EventsArrived, shares: _Shares) -> list[ReleasedEvents]:
+    def _push_each(self, events: EventsArrived, shares: SourceShares) -> list[ReleasedEvents]:
         """Let sources take their events, all at once where that is possible."""
         told = events.watermark != NO_TIME
         if len(shares.names) > 1 and not told and self._disorder.late is not Late.CORRECT:
@@ -550,7 +426,7 @@ class ReorderedSources(Order):
             rows = events.rows.slice(part.start, part.stop - part.start)
             own = None if owners is None else owners[part]
             halves.append(self._take_stretch(replace(events, rows=rows), own, clock[part]))
-        return _joined(halves)
+        return ReleasedEvents.joined(halves)
 
     def _come_to(self, clock: int, spoken: dict[str, int]) -> list[ReleasedEvents]:
         """Let the clock come to a time at which sources speak; return what that lets go."""
@@ -671,99 +547,19 @@ class ReorderedSources(Order):
         bound = self._order.in_ticks(reached) if live else None
         run = self._waiting.pop(bound)
         if not len(run):
-            return _joined([*aside, ReleasedEvents(self._nothing, self._watermark)])
+            return ReleasedEvents.joined([*aside, ReleasedEvents(self._nothing, self._watermark)])
         if silent:
             went = {one: self._beyond(run, self._watermarks[one]) for one in silent}
             self._unawaited += max(went.values())
             for source, count in went.items():
                 self._unawaited_of[source] += count
         rows = self._order.without_ties(run).drop_columns([OWNER.name])
-        return _joined([*aside, ReleasedEvents(rows, self._watermark)])
+        return ReleasedEvents.joined([*aside, ReleasedEvents(rows, self._watermark)])
 
     def _beyond(self, run: SortedRun, time: int) -> int:
         """Return how many events have a time that is not before another one."""
         return len(run) - int(np.searchsorted(run.times, self._order.in_ticks(time)))
 
 
-@dataclass(frozen=True)
-class _Shares:
-    """Which events of a piece are of which source.
-
-    Parameters
-    ----------
-    names
-        The sources that have any.
-    places, bounds
-        Their events, source after source, and where those of each begin and end.
-    """
-
-    names: tuple[str, ...]
-    places: Integers
-    bounds: Integers
-
-    @staticmethod
-    def of(events: EventsArrived, owners: Owners | None, names: tuple[str, ...]) -> _Shares:
-        """Return the shares of a piece of one source, or of several with their numbers."""
-        if owners is None:
-            assert events.source is not None
-            size = events.rows.num_rows
-            return _Shares((events.source,) if size else (), np.arange(size), np.array([0, size]))
-        grouping = group_codes(owners, len(names))
-        there = np.flatnonzero(np.diff(grouping.segments))
-        places = np.arange(len(owners)) if grouping.order is None else grouping.order
-        bounds = np.append(grouping.segments[there], len(owners))
-        return _Shares(tuple(names[number] for number in there), places.astype(np.int64), bounds)
-
-    def each(self) -> Iterator[tuple[str, Integers]]:
-        """Yield each source with its events."""
-        for name, (low, high) in zip(self.names, pairwise(self.bounds), strict=False):
-            yield name, self.places[low:high]
-
-
-def owned(
-    rows: pa.Table, sources: tuple[str, ...], disorder: BoundDisorder | None
-) -> tuple[pa.Table, Owners, pa.Table | None]:
-    """Return rows with the numbers of their sources, and those of no source with the reason.
-
-    Raises
-    ------
-    DataError
-        The rows do not say who sent them, or an unknown one did and such are not set aside.
-    """
-    if SOURCE not in rows.column_names:
-        raise DataError(
-            "the source of the rows is missing",
-            hint=f"name it, or give the rows a column '{SOURCE}'",
-        )
-    column = rows.column(SOURCE)
-    owners = owners_of(column, sources)
-    stray = np.flatnonzero(owners < 0)
-    if not len(stray):
-        return rows, owners, None
-    if disorder is None or disorder.invalid is Invalid.FAIL:
-        raise no_source(column[int(stray[0])].as_py(), sources)
-    reasons = [stray_reason(column[int(row)].as_py()) for row in stray]
-    aside = with_reasons(rows.take(pa.array(stray)), reasons)
-    return rows.filter(pa.array(owners >= 0)), owners[owners >= 0], aside
-
-
 def _sets_aside(released: ReleasedEvents) -> bool:
     return released.late is not None or released.invalid is not None
-
-
-def _joined(given: list[ReleasedEvents]) -> ReleasedEvents:
-    """Return what is let go one after the other as one."""
-    if len(given) == 1:
-        return given[0]
-
-    def of(tables: list[pa.Table | None]) -> pa.Table | None:
-        there = [table for table in tables if table is not None]
-        return pa.concat_tables(there) if there else None
-
-    rows = [as_table(one.rows) for one in given if one.rows.num_rows]
-    return ReleasedEvents(
-        rows[0] if len(rows) == 1 else pa.concat_tables(rows or [as_table(given[-1].rows)]),
-        given[-1].watermark,
-        of([one.late for one in given]),
-        of([one.invalid for one in given]),
-    )

@@ -14,7 +14,7 @@ import outpace as op
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import Order
-from outpace.engine.order.source_order import ReorderedSources
+from outpace.engine.order.reordered_sources import ReorderedSources
 from outpace.engine.state import State
 from outpace.errors import StateError
 from outpace.pattern.bind.disorder import bind_disorder
