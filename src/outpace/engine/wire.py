@@ -109,7 +109,7 @@ class _Layout:
 
 
 _DELIVERY: Final = _Layout(numbers=5, parts=5)
-_ANSWER: Final = _Layout(numbers=7, parts=6)
+_ANSWER: Final = _Layout(numbers=6, parts=6)
 _STIMULUS: Final = _Layout(numbers=2, parts=3)
 
 
@@ -210,7 +210,7 @@ def write_answer(answer: Answer) -> bytes:
     known = answer.watermark, answer.open_windows, answer.events
     idle = [line.astype("<i8").tobytes() for line in (answer.idle, answer.seen)]
     return _ANSWER.join(
-        (answer.frontier, answer.horizon, *known, matches.diff, matches.confirmed),
+        (answer.frontier, answer.horizon, *known, matches.diff),
         [table, timed_out, ids, *idle, numbers],
     )
 
@@ -218,7 +218,7 @@ def write_answer(answer: Answer) -> bytes:
 def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
     """Read what `write_answer` wrote; `output` has the columns of the result."""
     known, (table, timed_out, words, *idle, numbers) = _ANSWER.part(data)
-    frontier, horizon, watermark, open_windows, events, diff, confirmed = known
+    frontier, horizon, watermark, open_windows, events, diff = known
     matches = WindowMatches.none(output)
     if len(numbers):
         count, columns = _read_columns(numbers)
@@ -232,7 +232,7 @@ def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
         matches = WindowMatches(rows, offsets, event, phase, window, partition, lambda: ids)
         matches = matches.found_by(found[0]) if found else matches
     return Answer(
-        replace(matches, diff=diff, confirmed=bool(confirmed)),
+        replace(matches, diff=diff),
         read_table(timed_out) if len(timed_out) else pa.table({}),
         frontier,
         horizon,

@@ -58,8 +58,6 @@ class WindowMatches:
     diff
         1 where the matches are new, -1 where they are taken back; 0 where there are both, and the
         rows tell.
-    confirmed
-        Whether nothing takes them back any more.
     found
         For each, the time before which all that it depends on lies; None where nobody asks.
     """
@@ -72,7 +70,6 @@ class WindowMatches:
     partition: Integers
     identify: Callable[[], MatchIds]
     diff: int = 1
-    confirmed: bool = True
     found: Integers | None = None
 
     @cached_property
@@ -87,7 +84,7 @@ class WindowMatches:
         """Say whether the same matches came out, as the same rows."""
         return (
             isinstance(other, WindowMatches)
-            and (self.diff, self.confirmed) == (other.diff, other.confirmed)
+            and self.diff == other.diff
             and self.table.equals(other.table)
             and bool(np.array_equal(self.ids.words, other.ids.words))
         )
@@ -151,20 +148,18 @@ class WindowMatches:
             self.partition[own],
             lambda: self.ids.take(own),
             self.diff,
-            self.confirmed,
             None if self.found is None else self.found[chosen],
         )
 
     def shown_as(self, table: pa.Table, diff: int) -> WindowMatches:
         """Return the matches with other rows, as many for each, that come, go or stay."""
         order = (self.offsets, self.event, self.phase, self.window, self.partition)
-        return WindowMatches(table, *order, lambda: self.ids, diff, self.confirmed, self.found)
+        return WindowMatches(table, *order, lambda: self.ids, diff, self.found)
 
     def found_by(self, found: Integers) -> WindowMatches:
         """Return the matches, with the time before which all that each depends on lies."""
         order = (self.offsets, self.event, self.phase, self.window, self.partition)
-        said = self.diff, self.confirmed
-        return WindowMatches(self.table, *order, lambda: self.ids, *said, found)
+        return WindowMatches(self.table, *order, lambda: self.ids, self.diff, found)
 
     def ordered(self) -> WindowMatches:
         """Return the matches in their total order; those of one window stay as they come."""
@@ -187,16 +182,15 @@ class WindowMatches:
             np.concatenate([part.window for part in parts]),
             np.concatenate([part.partition for part in parts]),
             lambda: MatchIds.joined([part.ids for part in parts]),
-            *_alike(parts),
+            _diff_of(parts),
             _all_found(parts),
         )
 
 
-def _alike(parts: Sequence[WindowMatches]) -> tuple[int, bool]:
-    """Return what all parts say of their matches: whether they come or go, and are sure."""
+def _diff_of(parts: Sequence[WindowMatches]) -> int:
+    """Return whether the matches of all parts come or go."""
     said = {part.diff for part in parts if len(part)}
-    (confirmed,) = {part.confirmed for part in parts}
-    return said.pop() if len(said) == 1 else 0 if said else 1, confirmed
+    return said.pop() if len(said) == 1 else 0 if said else 1
 
 
 def _all_found(parts: Sequence[WindowMatches]) -> Integers | None:

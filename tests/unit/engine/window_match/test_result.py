@@ -23,11 +23,11 @@ def found(times: list[int]) -> WindowMatches:
 
 
 def test_whether_matches_are_taken_back_is_kept() -> None:
-    one, two = (replace(_plain(found(times)), diff=-1, confirmed=False) for times in ([1], [2, 3]))
+    one, two = (replace(_plain(found(times)), diff=-1) for times in ([1], [2, 3]))
     joined = WindowMatches.joined(one.table.schema, [one, two])
-    assert (joined.diff, joined.confirmed) == (-1, False)
+    assert joined.diff == -1
     chosen = joined.take(np.array([2, 0]))
-    assert (chosen.diff, chosen.confirmed) == (-1, False)
+    assert chosen.diff == -1
     assert chosen.table["at"].to_pylist() == [3, 1]
 
 
