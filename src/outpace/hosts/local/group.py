@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.group import GroupOperator, GroupStep, Instructions
-from outpace.engine.group_spec import GroupSpec
+from outpace.engine.group import GroupOperator
+from outpace.engine.group_spec import GroupSpec, GroupStep, Instructions
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     Aside,

@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.codec.table import read_table
-from outpace.engine.group import Instructions
+from outpace.engine.group_spec import Instructions
 from outpace.engine.match.contract import Block, Matcher, Outcome, Resume, Task
 from outpace.engine.message import (
     Aside,
