@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import DataFrame, SparkSession
 
-    from outpace.explanation.group import GroupExplanation
+    from outpace.explanation.explain import GroupExplanation
     from outpace.hosts.spark.stream import StreamSearch
 
 
@@ -321,7 +321,7 @@ def _explain_group(
 ) -> GroupExplanation:
     if sources is not None:
         raise UnsupportedError("a group of queries has no sources here", hint="leave sources out")
-    from outpace.explanation.group import explain_group
+    from outpace.explanation.explain import explain_group
 
     if data is None or isinstance(data, pa.Schema):
         return explain_group(group, data)

@@ -15,8 +15,7 @@ import outpace as op
 from outpace.files import blocks
 from outpace.files.parquet import list_files
 from outpace.files.plan import plan_files
-from outpace.plan.division import Division
-from outpace.plan.ranges import RANGE_FACTOR
+from outpace.plan.division import RANGE_FACTOR, Division
 
 SIZE = 6000
 

@@ -4,6 +4,9 @@ Programs, masks and bounds are data to a kernel, so one compiled kernel serves a
 warm start loads it from the cache. Integer division follows NumPy, which needs no check for zero.
 
 Numba itself is loaded when there is enough to do: a small input is done before that.
+
+The loops of the simulator are compiled without calls and without counting references: a call that
+passes many arrays costs as much as a vertex's whole step, and so does counting who holds them.
 """
 
 from __future__ import annotations
@@ -282,3 +285,20 @@ def is_compiled(kernel: Callable[..., object]) -> bool:
     changed = source.stat().st_mtime
     saved = Path(folder).glob(f"{source.stem}.{dispatcher.py_func.__name__}-*.nbi")
     return any(file.stat().st_mtime >= changed for file in saved)
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function as a part of each kernel that calls it."""
+    kernel = load_numba().njit(inline="always", nogil=True, error_model="numpy")(function)
+    return cast("Callable[P, R]", kernel)
+
+
+def compiled_without_arrays(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that makes, returns and keeps no arrays."""
+    from outpace.compiler.cache import add_cache
+
+    # Numba's types do not list the last option, which turns the counting of references off.
+    options: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
+    kernel = load_numba().njit(nogil=True, **options)(function)
+    add_cache(kernel, function)
+    return cast("Callable[P, R]", kernel)

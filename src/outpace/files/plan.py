@@ -29,11 +29,9 @@ from outpace.pattern.bind.windows import ByCount, ByTime
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
-from outpace.plan.division import Division
+from outpace.plan.division import BATCH_FACTOR, LARGE_BATCH_ROWS, Division, divide_rows
 from outpace.plan.plan import Plan, plan_query
-from outpace.plan.ranges import divide_rows
 from outpace.plan.window_task import WindowTask
-from outpace.plan.windows import BATCH_FACTOR, LARGE_BATCH_ROWS
 
 #: Window numbers, and times, below and above all others.
 _NO_NUMBER: Final = 1 << 62

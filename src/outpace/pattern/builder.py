@@ -23,7 +23,6 @@ from outpace.pattern import ast
 from outpace.pattern.argument import a_flag, a_text, a_whole_number, an_instance, plain, shown
 from outpace.pattern.ast import Link, Mode, Pattern
 from outpace.pattern.choice import one_of
-from outpace.pattern.depth import MOST_LEVELS, expression_is_too_deep, pattern_is_too_deep
 from outpace.pattern.expression import (
     Between,
     Binary,
@@ -48,6 +47,7 @@ from outpace.pattern.expression import (
 from outpace.pattern.notation.parse_expression import parse_expression
 from outpace.pattern.notation.parse_pattern import MOST_REPETITIONS, parse_pattern
 from outpace.pattern.notation.parse_type import parse_type
+from outpace.pattern.size import MOST_LEVELS, expression_is_too_deep, pattern_is_too_deep
 
 _CONSTANTS = (bool, int, float, str, bytes, Decimal, datetime.date, datetime.timedelta)
 _Navigation = OneOf["first", "last", "prev", "next"]

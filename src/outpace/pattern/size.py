@@ -1,16 +1,21 @@
-"""How large a pattern is with its repetitions written out, known without writing them out.
+"""Bounds on patterns and expressions: how large a pattern is, and how deep trees are.
 
-What is counted here is there in every program of the pattern, so a pattern that is refused here
-would be refused by who compiles it, only later.
+Its size is that with its repetitions written out, known without writing them out. What is counted
+is there in every program of the pattern, so a pattern that is refused here would be refused by who
+compiles it, only later.
+
+Whatever walks a tree may recurse once or twice per level: parsed and built trees are never deeper
+than `MOST_LEVELS`, so none can exhaust the interpreter's stack.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import reduce
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from outpace.errors import UnsupportedError
-from outpace.pattern import ast
+from outpace.pattern import ast, expression
 
 #: Bounds on a pattern: the places that take an event, and the ways between places.
 POSITIONS_MAX: Final = 10_000
@@ -127,3 +132,42 @@ def _repeated(item: Size, repeat: ast.Repeat) -> Size:
         if found.positions > POSITIONS_MAX or found.ways > WAYS_MAX:
             break
     return found
+
+
+#: How deep parentheses, calls and prefixes may be nested in a text.
+MOST_NESTED = 64
+
+#: How deep a tree may be.
+MOST_LEVELS = 200
+
+_Node = TypeVar("_Node")
+
+
+def pattern_is_too_deep(pattern: ast.Pattern) -> bool:
+    """Whether a pattern has more than `MOST_LEVELS` levels."""
+    return _too_deep(pattern, ast.children)
+
+
+def expression_is_too_deep(node: expression.Expression) -> bool:
+    """Whether an expression has more than `MOST_LEVELS` levels.
+
+    Examples
+    --------
+    >>> node = expression.Name(("x",))
+    >>> expression_is_too_deep(node)
+    False
+    >>> for _ in range(MOST_LEVELS):
+    ...     node = expression.Unary("-", node)
+    >>> expression_is_too_deep(node)
+    True
+    """
+    return _too_deep(node, expression.children)
+
+
+def _too_deep(root: _Node, children: Callable[[_Node], Iterable[_Node]]) -> bool:
+    level = [root]
+    for _ in range(MOST_LEVELS):
+        level = [child for node in level for child in children(node)]
+        if not level:
+            return False
+    return True

@@ -24,13 +24,14 @@ from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
 from outpace.plan.crossing import QueryCrossing, plan_crossing
-from outpace.plan.division import Division
-from outpace.plan.ranges import RANGE_FACTOR, divide_rows
-from outpace.plan.windows import (
+from outpace.plan.division import (
     BATCH_ROWS,
     NUMBERED_BUCKETS,
+    RANGE_FACTOR,
+    Division,
     batch_rows,
     by_windows,
+    divide_rows,
     divide_windows,
     removes_duplicates,
     time_batches,

@@ -19,7 +19,7 @@ from outpace.simulate import toml_places
 from outpace.simulate.generators import RecordedTimes
 from outpace.simulate.placement_choice import PlacementRule, placed
 from outpace.simulate.scenario import Scenario
-from outpace.simulate.scenario_format import KINDS, PLACEMENTS, TABLES, TEXTS
+from outpace.simulate.scenario_text import KINDS, PLACEMENTS, TABLES, TEXTS
 
 #: How large a scenario may be, and a whole number in it.
 _BYTES_MAX: Final = 2**20

@@ -1,13 +1,17 @@
 """Section 5.1 of the study `space`: how large serialised events are, and how fast that goes.
 
 Blocks are what travels between processes and on Spark (`outpace.engine.wire`). They are compared
-with serialisations that go event by event.
+with serialisations that go event by event: JSON text, and Protocol Buffers, an optional package of
+others, with the messages of the paper's listings 4.1 and 4.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -16,7 +20,6 @@ from outpace.engine.split.number import EventNumbers
 from outpace.engine.wire import pack_events
 from outpace.studies.measure import rate_of
 from outpace.studies.report import Row
-from outpace.studies.space_codecs import Codec, Event, json_codec, protobuf_codec
 from outpace.studies.space_figures import CODING, SIZES
 from outpace.studies.space_stream import EVENT_KINDS, events_of
 
@@ -107,3 +110,102 @@ def _size_row(kind: str, curve: str, value: float, paper: float) -> Row:
 def _rate_row(kind: str, curve: str, action: str, value: float) -> Row:
     place = f"{kind}, {action}"
     return Row(CODING.name, f"{place}, {curve}", value, CODING.unit, None, curve, place)
+
+
+#: An event as a dictionary, with the columns of a source.
+Event = Mapping[str, Any]
+
+#: The numbers of the fields' types in a descriptor.
+_TYPES: Final = {"int64": 3, "float": 2, "string": 9, "message": 11}
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A serialisation of single events.
+
+    Parameters
+    ----------
+    name
+        How rows and plots call it.
+    write, read
+        From an event to bytes, and back to something that has all its values.
+    """
+
+    name: str
+    write: Callable[[Event], bytes]
+    read: Callable[[bytes], object]
+
+
+def json_codec() -> Codec:
+    """Return JSON text with the names of the fields in it, as PACE's strings have them.
+
+    Examples
+    --------
+    >>> codec = json_codec()
+    >>> codec.write({"seq": 1, "value": "a"})
+    b'{"seq":1,"value":"a"}'
+    >>> codec.read(b'{"seq":1,"value":"a"}')
+    {'seq': 1, 'value': 'a'}
+    """
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    return Codec("JSON text", lambda event: encode(event).encode(), json.loads)
+
+
+def protobuf_codec(metadata: Iterable[str], payload: Mapping[str, str]) -> Codec | None:
+    """Return Protocol Buffers with the paper's nesting, or None where they are not installed.
+
+    Parameters
+    ----------
+    metadata
+        The integer fields of the outer message.
+    payload
+        The fields of the innermost message and their types: int64, float or string.
+
+    Examples
+    --------
+    >>> codec = protobuf_codec(["seq"], {"value": "string"})
+    >>> codec is None or len(codec.write({"seq": 1, "value": "a"})) == 9
+    True
+    """
+    if find_spec("google") is None or find_spec("google.protobuf") is None:
+        return None
+    outer = tuple(metadata)
+    message = _message_class(outer, payload)
+    inner = tuple(payload)
+
+    def write(event: Event) -> bytes:
+        made = message()
+        for name in outer:
+            setattr(made, name, event[name])
+        content = made.event.payload
+        for name in inner:
+            setattr(content, name, event[name])
+        return bytes(made.SerializeToString())
+
+    return Codec("Protocol Buffers", write, message.FromString)
+
+
+def _message_class(metadata: Iterable[str], payload: Mapping[str, str]) -> Any:
+    """Build the class of a message that holds an event message, which holds the payload."""
+    from google.protobuf import (  # type: ignore[import-untyped] # it has no annotations
+        descriptor_pb2,
+        descriptor_pool,
+        message_factory,
+    )
+
+    file = descriptor_pb2.FileDescriptorProto(name="event.proto", package="event", syntax="proto3")
+    outer_fields = {**dict.fromkeys(metadata, "int64"), "event": "EventMessage"}
+    for message, fields in (
+        ("Message", outer_fields),
+        ("EventMessage", {"payload": "Payload"}),
+        ("Payload", payload),
+    ):
+        described = file.message_type.add(name=message)
+        for number, (name, type_name) in enumerate(fields.items(), start=1):
+            field = described.field.add(name=name, number=number, label=1)
+            field.type = _TYPES.get(type_name, _TYPES["message"])
+            if type_name not in _TYPES:
+                field.type_name = f".event.{type_name}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("event.Message"))

@@ -45,7 +45,7 @@ def test_time_is_told_in_columns_with_the_time_of_an_event_of_the_match(measure,
     schema = pa.schema({"ts": pa.int64(), "v": pa.int64()})
     query = Query("q").order_by("ts").pattern("A -> B").define(A="v > 1", B="v < 1").within(10)
     plan = plan_stream(query.measures(at=measure), schema, 1)
-    assert plan.shows_time_in("at") is shown
+    assert plan.operator.shows_time_in("at") is shown
     if not shown:
         assert not plan.tells_time_in("at")
 

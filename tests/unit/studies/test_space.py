@@ -11,10 +11,9 @@ from outpace.pattern.windows import CountWindows
 from outpace.studies import space_load, space_split
 from outpace.studies.report import Row
 from outpace.studies.space import QUICK, WHOLE, space_study
-from outpace.studies.space_codecs import json_codec, protobuf_codec
 from outpace.studies.space_figures import FIGURES
 from outpace.studies.space_processes import Busy, RateProgress, TimedSource, discarding
-from outpace.studies.space_serialise import serialisation
+from outpace.studies.space_serialise import json_codec, protobuf_codec, serialisation
 from outpace.studies.space_stream import SplitStream, blocks_of, events_of
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from outpace.engine.split.batched import BatchedSchedule
-from outpace.engine.split.clocked import SessionSplitter, TimeSplitter
-from outpace.engine.split.content import ContentSplitter, LandmarkSplitter
-from outpace.engine.split.count import CountSplitter
 from outpace.engine.split.listed import ListedSchedule
 from outpace.engine.split.predicate import PredicateSplitter
 from outpace.engine.split.schedule import PartitionSchedule, Schedule
 from outpace.engine.split.splitter import Splitter
+from outpace.engine.split.table import (
+    ContentSplitter,
+    CountSplitter,
+    LandmarkSplitter,
+    SessionSplitter,
+    TimeSplitter,
+)
 from outpace.engine.split.unkeyed import UnkeyedCountSplitter, UnkeyedTimeSplitter
 from outpace.pattern.bind.windows import (
     BoundWindows,

@@ -3,10 +3,15 @@
 An event costs the same however many windows are open. Memory: eight integers for each partition
 ever seen, three for each window that was open at once (none for count windows that show no times),
 and room for the windows that one push opened and closed at most.
+
+Time closes time windows and sessions: a stream is ordered by time over all partitions, so an event
+of one of them, or a watermark, tells of all that no more events come for a window. The content of
+events opens and closes others, by bits for whole columns; of count windows numbers alone decide.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
@@ -14,14 +19,30 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.evaluate.columns import predicate_mask
 from outpace.engine.event import Events
 from outpace.engine.kernels import windows as kernels
-from outpace.engine.kernels.windows import Integers, Matrix
-from outpace.engine.split.splitter import Splitter
+from outpace.engine.kernels.windows import (
+    Bits,
+    Integers,
+    Matrix,
+    split_by_bits,
+    split_by_session,
+    split_by_time,
+)
+from outpace.engine.split.splitter import END_OF_TIME, Splitter
 from outpace.engine.split.windows import OPEN, Linear, LinearWindows, Split, Windows
-from outpace.engine.state import ANY, integers
+from outpace.engine.state import ANY, NATURAL, integers, require
 from outpace.errors import StateError
-from outpace.pattern.bind.windows import BoundWindows
+from outpace.pattern.bind.windows import (
+    BoundWindows,
+    ByContent,
+    ByCount,
+    ByLandmark,
+    BySession,
+    ByTime,
+)
+from outpace.pattern.bound import Predicate
 
 _Value = TypeVar("_Value", bound=np.generic)
 
@@ -197,3 +218,229 @@ def _as_table(matrix: Matrix) -> pa.Table:
 
 def _as_matrix(table: pa.Table, size: int) -> Matrix:
     return np.stack(integers(table, **{str(column): ANY for column in range(size)}), axis=1)
+
+
+class ClockedSplitter(TableSplitter):
+    """Windows that time closes, where an event, a watermark or the end of the input tells it."""
+
+    _in_ring = True
+
+    def idle(self, partitions: Integers) -> Integers:
+        """Return those of some partitions that have no open window."""
+        return self._without_windows(partitions)
+
+    def _push(self, events: Events) -> Split:
+        return self._run(*self._columns(events))
+
+    def _pass(self, watermark: int) -> Split:
+        # A time without an event: it closes windows, and opens none.
+        none = as_read(NO_EVENTS)
+        arrival, times = np.array([[self._arrived], [watermark]], np.int64)
+        return self._run(none, none, as_read(arrival), as_read(times))
+
+    def _rest(self) -> Split:
+        return self._pass(END_OF_TIME)
+
+    @abstractmethod
+    def _run(
+        self, partition: Integers, ordinal: Integers, arrival: Integers, times: Integers
+    ) -> Split:
+        """Say what events open and close, and what a time behind them closes."""
+
+
+class TimeSplitter(ClockedSplitter):
+    """Windows `[start, start + size)`."""
+
+    def __init__(self, windows: BoundWindows) -> None:
+        super().__init__(windows)
+        assert isinstance(windows.kind, ByTime)
+        self._kind = windows.kind
+        start = self._kind.offset
+        self._known["start_time"] = Linear(start, self._kind.slide)
+        self._known["end_time"] = Linear(start + self._kind.size, self._kind.slide)
+
+    def _run(
+        self, partition: Integers, ordinal: Integers, arrival: Integers, times: Integers
+    ) -> Split:
+        kind = self._kind
+
+        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+            split_by_time(
+                partition,
+                ordinal,
+                arrival,
+                times,
+                kind.size,
+                kind.slide,
+                kind.offset,
+                self._table,
+                self._pool,
+                opened,
+                closed,
+                fill,
+            )
+
+        return self._split(loop, len(times))
+
+
+class SessionSplitter(ClockedSplitter):
+    """Windows that last until `gap` passes without an event of their partition."""
+
+    def __init__(self, windows: BoundWindows) -> None:
+        super().__init__(windows)
+        assert isinstance(windows.kind, BySession)
+        self._gap = windows.kind.gap
+
+    def _run(
+        self, partition: Integers, ordinal: Integers, arrival: Integers, times: Integers
+    ) -> Split:
+        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+            split_by_session(
+                partition,
+                ordinal,
+                arrival,
+                times,
+                self._gap,
+                self._table,
+                self._pool,
+                opened,
+                closed,
+                fill,
+            )
+
+        return self._split(loop, len(times))
+
+
+class BitSplitter(TableSplitter):
+    """Windows that bits open and close; an event that closes does so for all open ones.
+
+    Memory: three integers for each window opened since the last event that closes.
+    """
+
+    def _by_bits(self, events: Events, opens: Bits, closes: Bits, *, inside: bool) -> Split:
+        """Split events; `inside` says whether a window holds the event that closes it."""
+        columns = self._columns(events)
+        opens, closes = as_read(opens), as_read(closes)
+
+        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+            split_by_bits(
+                *columns,
+                opens,
+                closes,
+                inside,
+                self._table,
+                self._pool,
+                opened,
+                closed,
+                fill,
+            )
+
+        return self._split(loop, len(events.arrival))
+
+
+class ContentSplitter(BitSplitter):
+    """Windows between an event that opens and one that closes, which is the last event of all."""
+
+    def __init__(self, windows: BoundWindows) -> None:
+        super().__init__(windows)
+        assert isinstance(windows.kind, ByContent)
+        self._kind = windows.kind
+
+    def idle(self, partitions: Integers) -> Integers:
+        """Return those of some partitions that have no open window."""
+        return self._without_windows(partitions)
+
+    def _push(self, events: Events) -> Split:
+        opens, closes = bits(self._kind.open, events), bits(self._kind.close, events)
+        return self._by_bits(events, opens, closes, inside=True)
+
+
+class LandmarkSplitter(BitSplitter):
+    """Windows from one landmark to the next, which closes the one before and opens its own."""
+
+    def __init__(self, windows: BoundWindows) -> None:
+        super().__init__(windows)
+        assert isinstance(windows.kind, ByLandmark)
+        self._at = windows.kind.at
+
+    def idle(self, partitions: Integers) -> Integers:
+        """Return those that have no open window; the first event of a partition may count alone."""
+        return partitions[:0] if self._at is None else self._without_windows(partitions)
+
+    def _push(self, events: Events) -> Split:
+        marks = events.ordinal == 0 if self._at is None else bits(self._at, events)
+        return self._by_bits(events, marks, marks, inside=False)
+
+
+def bits(predicate: Predicate, events: Events) -> Bits:
+    """Return for each event whether it satisfies a predicate on it alone."""
+    columns = {name: events.rows.column(name) for name in events.rows.column_names}
+    return predicate_mask(predicate, columns, np.array([0, len(events.arrival)]))
+
+
+class CountSplitter(TableSplitter):
+    """Windows of `size` events; one closes with its last event.
+
+    Where no times are asked for, open windows are a range of numbers, and nothing is kept of each.
+    """
+
+    def __init__(self, windows: BoundWindows) -> None:
+        super().__init__(windows)
+        assert isinstance(windows.kind, ByCount)
+        self._kind = windows.kind
+        #: With a negative offset, earlier windows end before the first event.
+        self._lowest = max(0, (-self._kind.offset - self._kind.size) // self._kind.slide + 1)
+        self._known["first"] = Linear(self._kind.offset, self._kind.slide, least=0)
+        if windows.time is None:
+            self._known.update(start_time=Linear(0), end_time=Linear(0))
+
+    def _push(self, events: Events) -> Split:
+        columns = self._columns(events)
+        kind = self._kind
+
+        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+            kernels.split_by_count(
+                *columns,
+                kind.size,
+                kind.slide,
+                kind.offset,
+                self._lowest,
+                self._table,
+                self._pool,
+                opened,
+                closed,
+                fill,
+            )
+
+        return self._split(loop, len(events.arrival))
+
+    @property
+    def _queued(self) -> bool:
+        return self.windows.time is not None
+
+    def _set_tables(self, tables: Sequence[pa.Table]) -> None:
+        super()._set_tables(tables)
+        lines = self._table[1 : self._lines]
+        events, numbers = lines[:, kernels.EVENTS], lines[:, kernels.NUMBER]
+        kind = self._kind
+        begun = np.maximum((events - 1 - kind.offset) // kind.slide + 1, self._lowest)
+        ended = np.maximum((events - kind.offset - kind.size) // kind.slide + 1, 0)
+        seen = events > 0
+        require(((events >= 0) & (events < NATURAL.stop)).all(), "events were not counted")
+        require((numbers == np.where(seen, begun, 0)).all(), "windows do not fit their events")
+        still = np.where(seen, begun - np.maximum(ended, self._lowest), 0)
+        require((lines[:, kernels.OPEN_COUNT] == still).all(), "windows do not fit their events")
+
+    def _rest(self) -> Split:
+        if self.windows.time is not None:
+            return super()._rest()
+        lines = self._table[1 : self._lines]
+        counts = lines[:, kernels.OPEN_COUNT]
+        closed = np.empty((kernels.CLOSED_LINES, int(counts.sum())), np.int64)
+        partition = np.repeat(np.arange(len(lines)), counts)
+        places = np.arange(len(partition)) - np.repeat(np.cumsum(counts) - counts, counts)
+        closed[kernels.PARTITION] = partition
+        closed[kernels.WINDOW] = (lines[:, kernels.NUMBER] - counts)[partition] + places
+        closed[kernels.STOP] = lines[:, kernels.EVENTS][partition]
+        closed[kernels.CLOSED_AT] = self._arrived
+        return Split(Windows.none(), self._in_order(closed))

@@ -5,12 +5,14 @@ windows all but times, so a push costs the same however many windows are open, o
 time windows, each is told the event that it starts with and the one that closes it.
 
 Memory: one integer for each open window (none for count windows that show no times), twice for a
-while, and room for the windows that one push opened and closed at most.
+while, and room for the windows that one push opened and closed at most. A queue of integers keeps
+arrays as they come, as to fill fresh memory costs more than all else; short ones are put together.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,7 +22,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels import time_windows as kernel
-from outpace.engine.split.queue import Queue
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.splitter import END_OF_TIME, Splitter
 from outpace.engine.split.table import ROOM, as_read, enlarged
 from outpace.engine.split.windows import OPEN, Linear, LinearWindows, Split, Windows
@@ -29,6 +31,61 @@ from outpace.errors import StateError
 from outpace.pattern.bind.windows import BoundWindows, ByCount, ByTime
 from outpace.pattern.values import TIME_LIMIT
 from outpace.pattern.windows import LARGEST_SPAN
+
+#: Arrays are put together up to so many integers.
+_SHORT: Final = 1024
+
+
+class Queue(Stateful):
+    """Integers in the order in which they came.
+
+    Examples
+    --------
+    >>> queue = Queue()
+    >>> queue.add(np.arange(3))
+    >>> queue.add(np.array([7, 8]))
+    >>> queue.pop(4).tolist(), queue.values.tolist()
+    ([0, 1, 2, 7], [8])
+    """
+
+    CHANGED = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: deque[Integers] = deque()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def values(self) -> Integers:
+        """All that is in it, the oldest first."""
+        return np.concatenate([_NOTHING, *self._parts])
+
+    def add(self, values: Integers) -> None:
+        """Add integers at the end, which nobody changes any more."""
+        if not len(values):
+            return
+        self._size += len(values)
+        if self._parts and len(self._parts[-1]) + len(values) <= _SHORT:
+            values = np.concatenate([self._parts.pop(), values])
+        self._parts.append(values)
+
+    def pop(self, count: int) -> Integers:
+        """Take the oldest `count` integers out."""
+        self._size -= count
+        taken = [] if count else [_NOTHING]
+        while count:
+            part = self._parts.popleft()
+            taken.append(part[:count])
+            if len(part) > count:
+                self._parts.appendleft(part[count:])
+            count -= len(taken[-1])
+        return taken[0] if len(taken) == 1 else np.concatenate(taken)
+
+
+_NOTHING = np.zeros(0, np.int64)
+
 
 #: Times, and the numbers of windows, which an offset and a size take further away.
 _FAR: Final = range(-TIME_LIMIT - 2 * LARGEST_SPAN, TIME_LIMIT + 2 * LARGEST_SPAN)

@@ -3,22 +3,28 @@
 Whoever pushes waits while there is no room, and takes answers meanwhile; so memory is bounded
 whatever the rates are: the slots of the ring, a fixed number of parcels for each instance, and what
 front, instances and back keep.
+
+What a query of a group does with an event is little, often less than to send it to a process. So
+the operators of a group are where its events are ordered, and no process is started.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.back import Back
+from outpace.engine.back import Back, BackCounters
 from outpace.engine.front import Front
+from outpace.engine.group import GroupOperator
+from outpace.engine.group_spec import GroupSpec
 from outpace.engine.message import (
     Answer,
+    Aside,
     Deliver,
     Delivered,
     MarkSet,
@@ -30,12 +36,13 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.wire import pack_events, read_answer, write_delivery
-from outpace.hosts.background import compile_when_loaded
+from outpace.hosts.background import compile_when_loaded, compiled_soon
 from outpace.hosts.clock import BusyMeter
 from outpace.hosts.processes.processes import Processes, process_context
 from outpace.hosts.processes.ring import Ring, RingSlots, largest_block
 from outpace.hosts.processes.worker import Setup, WorkItem, WorkResult
 from outpace.pattern.bind.disorder import BoundDisorder
+from outpace.pattern.group import QueryGroup
 from outpace.pattern.query import Query
 
 #: The shared memory of a run, in bytes.
@@ -215,3 +222,72 @@ class ParallelOperator:
             work = WorkItem(at, size, write_delivery(delivery, self._spec, apart=True))
             self._parcels[delivery.instance] += 1
             self._processes.send(delivery.instance, work)
+
+
+#: What queries of a group found, by their names, without those that found nothing.
+Found = dict[str, pa.Table]
+
+
+class OperatorsInProgram:
+    """The operators of a group, asked as a `ParallelOperator` is.
+
+    Parameters
+    ----------
+    group, schema, sources
+        The queries, the columns of events, and the identifiers of several sources.
+    aside
+        Told of the events that are set aside, and by which query.
+    count
+        Told how many events are set aside, each once, and why.
+    """
+
+    #: There is always room, and nothing lies in shared memory.
+    room = True
+    bytes_written = 0
+
+    def __init__(
+        self,
+        group: QueryGroup,
+        schema: pa.Schema,
+        sources: tuple[str, ...] | None,
+        aside: Callable[[SetAside, str], None],
+        count: Callable[[Aside, int], None],
+    ) -> None:
+        spec = GroupSpec(
+            group.queries, schema, sources=sources, choose=compiled_soon, together=True
+        )
+        self.front, self.back = GroupOperator(spec), _NothingBehind()
+        self._aside, self._count = aside, count
+
+    def busy(self) -> float | None:
+        """Nobody measures it."""
+        return None
+
+    def push(self, stimulus: Stimulus) -> Iterator[Found]:
+        """Let all queries take what happened, and yield what they find."""
+        step = self.front.step(stimulus)
+        for kind in Aside:
+            self._count(kind, step.count(kind))
+        for (name, kind), rows in step.aside.items():
+            self._aside(SetAside(kind, rows), name)
+        yield {name: table for name, table in step.matches.items() if table.num_rows}
+
+    def pop(self) -> Found:
+        """Return what became complete meanwhile: nothing does."""
+        return {}
+
+    def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
+        """Wait for one of some connections; no answer comes."""
+        wait(list(also), timeout)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _NothingBehind:
+    """What is asked instead of a merger."""
+
+    settled = True
+
+    def counters(self) -> BackCounters:
+        return BackCounters(0, 0)

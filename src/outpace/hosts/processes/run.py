@@ -43,10 +43,14 @@ from outpace.engine.whole import with_ids
 from outpace.errors import BindError, missing_column
 from outpace.hosts.clock import clock_time
 from outpace.hosts.processes.control import RateControl, RateController
-from outpace.hosts.processes.group import OperatorsInProgram
 from outpace.hosts.processes.join import JoinedSides, sides_of
 from outpace.hosts.processes.metrics import Metrics
-from outpace.hosts.processes.operator import BLOCK_ROWS, MEMORY, ParallelOperator
+from outpace.hosts.processes.operator import (
+    BLOCK_ROWS,
+    MEMORY,
+    OperatorsInProgram,
+    ParallelOperator,
+)
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
 from outpace.hosts.processes.worker import WorkResult
 from outpace.ingest.clock import ClockSync

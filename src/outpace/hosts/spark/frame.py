@@ -26,14 +26,20 @@ from pyspark.sql.types import StringType, StructField, StructType
 from outpace.engine.codec.block import read_block
 from outpace.engine.codec.pack import PACKED
 from outpace.engine.divide.groups import PartitionWork, SortedGroups
-from outpace.engine.divide.merge_ranges import RangeFilter, merged_schema
-from outpace.engine.divide.ranges import PackedRange, RangeMatcher, Ranges, pack_ranges
+from outpace.engine.divide.ranges import (
+    PackedRange,
+    RangeFilter,
+    RangeMatcher,
+    Ranges,
+    merged_schema,
+    pack_ranges,
+)
 from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
 from outpace.plan.crossing import Crossing, quoted
+from outpace.plan.division import by_windows
 from outpace.plan.plan import Plan, plan_query
-from outpace.plan.windows import by_windows
 
 RecordBatches = Iterable[pa.RecordBatch]
 Change = Callable[[RecordBatches], Iterator[pa.RecordBatch]]

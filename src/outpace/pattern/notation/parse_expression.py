@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
 from outpace.errors import PatternSyntaxError, Span
-from outpace.pattern.depth import MOST_LEVELS, MOST_NESTED, expression_is_too_deep
 from outpace.pattern.expression import (
     Between,
     Binary,
@@ -36,6 +35,7 @@ from outpace.pattern.notation.literal import at_typed_literal, read_number, read
 from outpace.pattern.notation.parse_call import at_special, read_call, read_special
 from outpace.pattern.notation.parse_type import read_type
 from outpace.pattern.notation.print_name import RESERVED
+from outpace.pattern.size import MOST_LEVELS, MOST_NESTED, expression_is_too_deep
 
 #: Turns a variable as written into its name: (text, whether it was quoted) to name.
 Fold = Callable[[str, bool], str]

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 
 from outpace.errors import Span
 from outpace.pattern import ast
-from outpace.pattern.depth import MOST_LEVELS, MOST_NESTED, pattern_is_too_deep
 from outpace.pattern.notation.lexer import SourceText, Token, TokenCursor, TokenKind
 from outpace.pattern.notation.own_link import ALONE, default_link, item_links
+from outpace.pattern.size import MOST_LEVELS, MOST_NESTED, pattern_is_too_deep
 
 #: Turns a variable as written into its name: (text, whether it was quoted) to name.
 Fold = Callable[[str, bool], str]

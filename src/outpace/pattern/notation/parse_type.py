@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from outpace.pattern.depth import MOST_NESTED
 from outpace.pattern.notation.lexer import SourceText, TokenCursor, TokenKind
 from outpace.pattern.notation.print_name import print_name
+from outpace.pattern.size import MOST_NESTED
 
 _PLAIN = {
     "BOOLEAN": pa.bool_(),

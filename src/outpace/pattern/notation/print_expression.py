@@ -10,7 +10,6 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from outpace.errors import BindError, UnsupportedError
-from outpace.pattern.depth import MOST_LEVELS, expression_is_too_deep
 from outpace.pattern.duration import whole_units
 from outpace.pattern.expression import (
     Array,
@@ -41,6 +40,7 @@ from outpace.pattern.notation.lexer import BACKSLASH_DIALECTS
 from outpace.pattern.notation.parse_expression import INTEGER_DIVISION, LONGEST_CHAIN
 from outpace.pattern.notation.parse_type import print_type
 from outpace.pattern.notation.print_name import RESERVED, print_name
+from outpace.pattern.size import MOST_LEVELS, expression_is_too_deep
 
 # How tightly a form binds; the operands of an operator bind more tightly, or stand in parentheses.
 _OR, _AND, _NOT, _COMPARE, _CONCAT, _SUM, _PRODUCT, _SIGN, _POSTFIX = range(1, 10)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from outpace.errors import BindError
 from outpace.pattern import ast
-from outpace.pattern.depth import MOST_LEVELS, pattern_is_too_deep
 from outpace.pattern.notation.own_link import ALONE, default_link, item_links
 from outpace.pattern.notation.print_name import print_name
+from outpace.pattern.size import MOST_LEVELS, pattern_is_too_deep
 
 _LINKS = {ast.Link.STRICT: " ", ast.Link.NEXT: " -> ", ast.Link.ANY: " ->> "}
 _OWN_LINKS = {ast.Link.STRICT: "(.)", ast.Link.NEXT: "(->)", ast.Link.ANY: "(->>)"}

@@ -6,9 +6,9 @@ to the last bit; what is added up over ticks is added up tick by tick.
 
 from __future__ import annotations
 
-from outpace.compiler.inlined import compiled_without_arrays, inlined
-from outpace.simulate.kernels.recording import forget_warm_up, write_history
+from outpace.compiler.kernel import compiled_without_arrays, inlined
 from outpace.simulate.kernels.records import Floats, History, RunState, Settings
+from outpace.simulate.kernels.rounds import forget_warm_up, write_history
 from outpace.simulate.kernels.steps import consume, latency_bin
 from outpace.simulate.kernels.traces import (
     KEPT,

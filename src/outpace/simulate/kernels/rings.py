@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outpace.compiler.inlined import compiled_without_arrays, inlined
-from outpace.compiler.kernel import compiled
+from outpace.compiler.kernel import compiled, compiled_without_arrays, inlined
 from outpace.simulate.kernels.records import (
     FREE_FLIGHT,
     FREE_FLIGHTS,

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from outpace.compiler.inlined import compiled_without_arrays, inlined
-from outpace.compiler.kernel import compiled
+from outpace.compiler.kernel import compiled, compiled_without_arrays, inlined
 from outpace.simulate.kernels.flights import transfer
 from outpace.simulate.kernels.records import (
     ROOM,

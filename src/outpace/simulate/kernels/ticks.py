@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from outpace.compiler.inlined import compiled_without_arrays
-from outpace.compiler.kernel import compiled
+from outpace.compiler.kernel import compiled, compiled_without_arrays
 from outpace.simulate.kernels.flights import drop, drop_arrivals, receive, redirect
-from outpace.simulate.kernels.recording import forget_warm_up, write_history
 from outpace.simulate.kernels.records import (
     ROOM,
     Floats,
@@ -24,7 +22,7 @@ from outpace.simulate.kernels.records import (
 )
 from outpace.simulate.kernels.replay import replay_ticks
 from outpace.simulate.kernels.rings import enqueue, make_room, take_from
-from outpace.simulate.kernels.rounds import allocate, find_ready
+from outpace.simulate.kernels.rounds import allocate, find_ready, forget_warm_up, write_history
 from outpace.simulate.kernels.steps import WINDOWED, close_windows, possible_events, run_vertices
 from outpace.simulate.kernels.traces import is_idle, is_worth_tracing, make_traces, trace_tick
 from outpace.simulate.strategies import LEFTOVER, ROUNDS

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from outpace.compiler.inlined import compiled_without_arrays, inlined
-from outpace.compiler.kernel import compiled
+from outpace.compiler.kernel import compiled, compiled_without_arrays, inlined
 from outpace.simulate.kernels.records import (
     Floats,
     Integers,

@@ -16,8 +16,14 @@ import outpace as op
 from outpace.engine.codec.block import read_block
 from outpace.engine.codec.pack import PACKED
 from outpace.engine.divide.border import remembers
-from outpace.engine.divide.merge_ranges import RangeFilter, merged_schema
-from outpace.engine.divide.ranges import PackedRange, RangeMatcher, Ranges, pack_ranges
+from outpace.engine.divide.ranges import (
+    PackedRange,
+    RangeFilter,
+    RangeMatcher,
+    Ranges,
+    merged_schema,
+    pack_ranges,
+)
 from outpace.engine.match.task import prepare
 from outpace.errors import DataError, MatchError
 from outpace.pattern.values import TIME_LIMIT

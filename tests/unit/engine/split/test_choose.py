@@ -20,8 +20,7 @@ from outpace.compiler.kernel import compiled
 from outpace.engine.event import Events
 from outpace.engine.kernels import time_windows
 from outpace.engine.kernels import windows as kernels
-from outpace.engine.split import clocked as split_clocked
-from outpace.engine.split import content as split_content
+from outpace.engine.split import table as split_table
 from outpace.engine.split.choose import Splitter, make_splitter
 from outpace.engine.split.number import EventNumbers
 from outpace.engine.split.table import TableSplitter
@@ -196,9 +195,9 @@ def test_many_windows_and_silences_in_one_push(silence: int, size: int, slide: i
 LOOPS = (
     (kernels, "split_by_count"),
     (time_windows, "split_times"),
-    (split_clocked, "split_by_time"),
-    (split_clocked, "split_by_session"),
-    (split_content, "split_by_bits"),
+    (split_table, "split_by_time"),
+    (split_table, "split_by_session"),
+    (split_table, "split_by_bits"),
     (kernels, "close_rest"),
 )
 

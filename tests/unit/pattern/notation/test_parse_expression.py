@@ -5,7 +5,6 @@ import pyarrow as pa
 import pytest
 
 from outpace.errors import PatternSyntaxError, Span, UnsupportedError
-from outpace.pattern.depth import MOST_NESTED
 from outpace.pattern.expression import (
     Array,
     Between,
@@ -31,6 +30,7 @@ from outpace.pattern.expression import (
     walk,
 )
 from outpace.pattern.notation.parse_expression import parse_expression
+from outpace.pattern.size import MOST_NESTED
 
 x, y, z = Name(("x",)), Name(("y",)), Name(("z",))
 one, two = Literal(1), Literal(2)

@@ -17,9 +17,9 @@ from outpace.pattern.ast import (
     concat,
     walk,
 )
-from outpace.pattern.depth import MOST_NESTED
 from outpace.pattern.notation.lexer import SourceText, TokenCursor
 from outpace.pattern.notation.parse_pattern import parse_pattern, read_pattern
+from outpace.pattern.size import MOST_NESTED
 
 A, B, C, D = Var("A"), Var("B"), Var("C"), Var("D")
 STRICT, NEXT, ANY = Link.STRICT, Link.NEXT, Link.ANY

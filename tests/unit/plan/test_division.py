@@ -11,9 +11,14 @@ from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, RoundRobin
 from outpace.pattern.windows import CountWindows, TimeWindows
-from outpace.plan.division import Division
+from outpace.plan.division import (
+    BATCH_FACTOR,
+    BATCH_ROWS,
+    DISJOINT_WINDOWS,
+    LARGE_BATCH_ROWS,
+    Division,
+)
 from outpace.plan.plan import plan_query
-from outpace.plan.windows import BATCH_FACTOR, BATCH_ROWS, DISJOINT_WINDOWS, LARGE_BATCH_ROWS
 
 SCHEMA = pa.schema(
     [("ts", pa.int64()), ("id", pa.int64()), ("kind", pa.string()), ("key", pa.int64())]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outpace.engine.split.queue import Queue
+from outpace.engine.split.unkeyed import Queue
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 3, 600, 1024, 3000]), st.floats(0, 1))))
