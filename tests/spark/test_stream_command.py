@@ -21,6 +21,7 @@ import pyarrow.dataset as ds
 import pytest
 from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
+from support.joins import LEFT, RIGHT, joined, some_rows
 from support.stream_command import CLAUSE, events_per_second, free_port, written
 from support.streamed import events, ordered
 from typer.testing import CliRunner
@@ -389,3 +390,31 @@ def test_bad_arguments_are_refused_before_spark_is_started(folder: Path, name: s
     assert done.stderr.startswith("[")
     assert done.stdout == ""
     assert sorted(Path().iterdir()) == before
+
+
+def test_a_statement_joins_two_inputs_over_a_stop(streaming: SparkSession, folder: Path) -> None:
+    sides = [some_rows(7, 60, side, end=300) for side in (0, 1)]
+    tables = [
+        pa.Table.from_pylist(rows, schema)
+        for rows, schema in zip(sides, (LEFT, RIGHT), strict=True)
+    ]
+    text = "SELECT o.a, p.* FROM left_side AS o JOIN right_side AS p USING (id) WITHIN 9 BETWEEN"
+    Path("join.sql").write_text(f"{text} o.ts AND p.ts DISORDER SLACK 3")
+    names = ("left_side", "right_side")
+    for name, schema in zip(names, (LEFT, RIGHT), strict=True):
+        op.log.create(f"{name}.log", schema)
+    inputs = [word for name in names for word in ("--from", f"log:{name}.log")]
+    for cut in (slice(0, 25), slice(25, 60)):
+        for name, table in zip(names, tables, strict=True):
+            with op.log.open(f"{name}.log").writer() as writer:
+                writer.append(table.slice(cut.start, cut.stop - cut.start))
+        code, _, error = here("join.sql", *inputs, "--to", "found", "--trigger", "available-now")
+        assert code == 0, error
+    until = min(rows[-1]["ts"] for rows in sides) - 3
+    wanted = [
+        {"a": row["a"], "ts": row["ts_right"], "id": row["id"], "v": row["v_right"]}
+        for row in joined(*sides, 9, "inner")
+        if row["ts"] < until
+    ]
+    assert ordered(written("found")) == ordered(wanted)
+    assert wanted

@@ -222,7 +222,7 @@ def _parts(
         yield request, inputs[0]
         return
     named = {one.name.lower(): one for one in inputs if one.name is not None}
-    for step in request.statement(joins=True).steps:
+    for step in request.statement().steps:
         if step.joined is not None:
             continue
         yield step.query, None if step.lookups else named.get(whole_table(step) or "")

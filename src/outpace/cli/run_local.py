@@ -70,7 +70,7 @@ def why_spark(request: Query | SqlText, inputs: Sequence[Input]) -> str | None:
                 return f"column '{field.name}' of the result is of type {field.type}"
     if isinstance(request, Query):
         return None
-    different = differences(request.statement(joins=True), {**_schemas(inputs), **output})
+    different = differences(request.statement(), {**_schemas(inputs), **output})
     return None if different is None else f"the statement has {different}"
 
 
@@ -87,7 +87,7 @@ def check_query(request: Query | SqlText, inputs: Sequence[Input], *, catalog: b
     if isinstance(request, Query):
         _bind(request, inputs[0].schema)
         return
-    statement = request.statement(joins=True)
+    statement = request.statement()
     names = [one.name for one in inputs if one.name is not None]
     for table in () if catalog else unknown_tables(statement, names):
         raise request.located(
@@ -124,7 +124,7 @@ def check_columns(request: Query | SqlText, inputs: Sequence[Input]) -> None:
     """Refuse unknown columns around MATCH_RECOGNIZE, where the statement can be tried here."""
     if isinstance(request, SqlText):
         known = {**_schemas(inputs), **_outputs(request, inputs)}
-        if differences(request.statement(joins=True), known) is None:
+        if differences(request.statement(), known) is None:
             with suppress(LeftToSpark):
                 _run_statement(request, {one.name: one.schema.empty_table() for one in inputs})
 
@@ -227,7 +227,7 @@ def _run_statement(request: SqlText, tables: Mapping[str | None, pa.Table]) -> p
 
     from outpace.hosts.local.sql import run_split
 
-    statement = request.statement(joins=True)
+    statement = request.statement()
     # A statement reads its inputs alone, as on Spark: no file by its name, no extension.
     with duckdb.connect(config={"enable_external_access": "false"}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -261,9 +261,7 @@ def _outputs(request: Query | SqlText, inputs: Sequence[Input]) -> dict[str, Ite
     if isinstance(request, Query):
         return {} if request.operator else {"": bind(request, inputs[0].schema).output}
     schemas = {one.name.lower(): one.schema for one in inputs if one.name is not None}
-    steps = [
-        (step, schemas.get(whole_table(step) or "")) for step in request.statement(joins=True).steps
-    ]
+    steps = [(step, schemas.get(whole_table(step) or "")) for step in request.statement().steps]
     return {
         step.table: bind(step.query, schema).output
         for step, schema in steps

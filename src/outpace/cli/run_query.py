@@ -55,28 +55,16 @@ class SqlText:
         """The dialect around MATCH_RECOGNIZE: that of Spark, on every host, where none is named."""
         return "spark" if self.dialect.lower() == OWN else self.dialect
 
-    def statement(self, *, joins: bool = False) -> Statement:
-        """Return the statement with its MATCH_RECOGNIZE clauses apart, in the dialect of Spark.
-
-        Whoever takes joins with WITHIN says so.
-        """
+    def statement(self) -> Statement:
+        """Return the statement with its MATCH_RECOGNIZE clauses apart, in the dialect of Spark."""
         try:
-            statement = _split(self.text, self.written)
-            for step in statement.steps:
-                if step.joined is not None and not joins:
-                    raise UnsupportedError(
-                        "a join with WITHIN does not run here",
-                        span=step.span,
-                        text=self.text,
-                        hint="run the statement with outpace run, or with op.sql in Python",
-                    )
+            return _split(self.text, self.written)
         except OutpaceError as error:
             raise self.located(error) from error.__cause__
-        return statement
 
     def column_place(self, column: str) -> Span | None:
         """Return where a column is named first outside MATCH_RECOGNIZE."""
-        clauses = [step.span for step in self.statement(joins=True).steps]
+        clauses = [step.span for step in self.statement().steps]
         for token in tokenize(SourceText(self.text, dialect=self.written)):
             inside = any(one.start <= token.start < one.end for one in clauses)
             if token.is_name and token.value.lower() == column.lower() and not inside:

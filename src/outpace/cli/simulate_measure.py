@@ -55,7 +55,7 @@ def setting_of(measured: MeasuredRun, folder: Path) -> StreamSetting:
     table = _events(place, folder, time)
 
     def matching(session: SparkSession, path: str, most: int) -> DataFrame:
-        return found(session, request, _log_input(name or "input", path, most), Additions())
+        return found(session, request, [_log_input(name or "input", path, most)], Additions())
 
     return StreamSetting(matching, table, time, measured.trigger, measured.events_max)
 

@@ -25,9 +25,9 @@ from rich.text import Text
 from outpace.cli import options
 from outpace.cli.run_input import TextOptions
 from outpace.cli.run_local import pandas_left_out
-from outpace.cli.run_query import QueryFiles, SqlText, read_queries
+from outpace.cli.run_query import read_queries
 from outpace.cli.stream_input import input_of, spark_path
-from outpace.cli.stream_local import feed_of, run_in_process, why_spark
+from outpace.cli.stream_local import in_process, run_in_process, why_spark
 from outpace.cli.stream_output import (
     CONSOLE,
     BatchWriter,
@@ -48,7 +48,6 @@ from outpace.cli.stream_stop import PipeConsole, StopRequest
 from outpace.engine.order.senders import source_names
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.duration import parse_duration
-from outpace.pattern.query import Query
 from outpace.report.table import counted
 
 if TYPE_CHECKING:
@@ -65,11 +64,11 @@ _GRACE_SECONDS: Final = 10.0
 _SHUT_DOWN: Final = re.compile(r"SparkContext (was|has been) (shut ?down|stopped)|stopped SparkC")
 
 From = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--from",
         help="log:PATH, events:KIND?rate=1000, or a folder of Parquet, JSON or CSV files; "
-        "NAME=… names the table of a statement.",
+        "NAME=… names the table of a statement, which may have several.",
     ),
 ]
 FromFormat = Annotated[
@@ -152,9 +151,9 @@ def stream(
     Several queries read the stream once, and the column query says whose a row is; then there are
     neither side outputs nor sources.
 
-    A clause or a query over a small source runs in process if its rows go to the console. A folder
-    or another output, --checkpoint, --source, side outputs, --metrics-port and statements need
-    Spark. Only a stream in process is recorded.
+    A clause or a query over a small source, and SELECT * FROM a JOIN b ON … WITHIN … over two, run
+    in process if rows go to the console. A folder or another output, --checkpoint, --source, side
+    outputs, --metrics-port and other statements need Spark. Only a stream in process is recorded.
     """
     settings = options.pairs(conf, "--conf")
     timing = trigger_of(trigger)
@@ -168,14 +167,12 @@ def stream(
         source_names(sender) if sender else (),
     )
     columns = TextOptions(schema, options.one_character(delimiter), header)
-    read = input_of(
-        source,
-        format=from_format,
-        options=options.pairs(option, "--option"),
-        events_max=max_events,
-        columns=columns,
-    )
-    check_query(request, read, additions)
+    given = options.pairs(option, "--option")
+    inputs = [
+        input_of(one, format=from_format, options=given, events_max=max_events, columns=columns)
+        for one in (source or (None,))
+    ]
+    check_query(request, inputs, additions)
     address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
     stop = StopRequest()
     shown, messages = _consoles(to == CONSOLE, stop)
@@ -194,20 +191,14 @@ def stream(
     reason = None
     if not (spark or master or address or settings):
         reason = _why_spark(output, checkpoint, metrics_port) or why_spark(
-            request, read, additions, columns
+            request, inputs, additions, columns
         )
         if reason is None:
-            feed = feed_of(read, columns)
-            assert not isinstance(request, SqlText)
-            if isinstance(request, QueryFiles):
-                changed: Query | QueryFiles = request.changed(additions.of)
-            else:
-                changed = additions.of(request)
             assert isinstance(output, ConsoleWriter)
-            assert not isinstance(feed, str)
             _say(messages, "in process: the stream cannot be resumed; --spark runs it on Spark")
+            asked, feeds = in_process(request, inputs, additions, columns)
             with pandas_left_out(*query), stop:
-                run_in_process(changed, feed, output, timing, stop, messages, record)
+                run_in_process(asked, feeds, output, timing, stop, messages, record)
             return
     if record is not None:
         raise UnsupportedError(
@@ -242,7 +233,7 @@ def stream(
             if stop.event.is_set():
                 return
             with _watching(session, metrics_port, messages):
-                frame = _counted(found(session, request, read, additions), sides=additions.sides)
+                frame = _counted(found(session, request, inputs, additions), sides=additions.sides)
                 _run(session, frame, sink, kept, called, timing, stop, messages)
 
 

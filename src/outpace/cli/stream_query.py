@@ -5,7 +5,7 @@ What a query sends to a side output has to have a folder, so that no event is lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -14,10 +14,12 @@ import pyarrow as pa
 import outpace as op
 from outpace.cli.run_query import QueryFiles, SqlText
 from outpace.cli.stream_input import StreamInput
+from outpace.cli.stream_join import check_joined
 from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.pattern.disorder import Disorder, InOrder, Invalid, KSlack, Late
 from outpace.pattern.notation.disorder import parse_disorder
 from outpace.pattern.query import Query
+from outpace.statement.split import whole_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,8 +95,10 @@ class Additions:
             )
 
 
-def check_query(request: Request, source: StreamInput, additions: Additions) -> None:
+def check_query(request: Request, inputs: Sequence[StreamInput], additions: Additions) -> None:
     """Refuse what the options cannot do to a query, before Spark is started."""
+    _check_inputs(request, inputs)
+    source = inputs[0]
     if isinstance(request, QueryFiles):
         if additions.sides or additions.sources:
             what = "side outputs" if additions.sides else "sources that are told apart"
@@ -115,16 +119,33 @@ def check_query(request: Request, source: StreamInput, additions: Additions) -> 
             where=str(request.path),
             hint="write the MATCH_RECOGNIZE clause alone, or a query in Python",
         )
-    from outpace.statement.split import whole_table
-
+    names = {one.name.lower() for one in inputs}
     for step in request.statement().steps:
-        additions.of(step.query)
-        if additions.disorder is not None and whole_table(step) != source.name.lower():
+        if step.joined is not None:
+            check_joined(step.joined.join)
+        else:
+            additions.of(step.query)
+        whole = step.joined is None and whole_table(step) in names
+        if additions.disorder is not None and not whole:
             raise BindError(
                 f"--slack and --disorder go with a clause that reads '{source.name}' as it is",
                 where=str(request.path),
-                hint="write DISORDER SLACK '2 s' into the clause",
+                hint="write DISORDER SLACK '2 s' into the clause, or into the join",
             )
+
+
+def _check_inputs(request: Request, inputs: Sequence[StreamInput]) -> None:
+    names = [one.name.lower() for one in inputs]
+    for one in inputs:
+        if names.count(one.name.lower()) > 1:
+            raise BindError(
+                f"two inputs are called '{one.name}'", hint="--from name=… gives one another name"
+            )
+    if len(inputs) > 1 and not isinstance(request, SqlText):
+        raise BindError(
+            f"a query reads one input, not {len(inputs)}",
+            hint="a statement reads several: SELECT * FROM a JOIN b ON … WITHIN …",
+        )
 
 
 def endings(request: Request, additions: Additions, timing: Mapping[str, Any]) -> dict[str, str]:
@@ -137,18 +158,20 @@ def endings(request: Request, additions: Additions, timing: Mapping[str, Any]) -
     elif isinstance(request, QueryFiles):
         queries = [query for _, query in request.files]
     else:
-        queries = [step.query for step in request.statement().steps]
+        steps = request.statement().steps
+        queries = [step.joined.join.outline if step.joined else step.query for step in steps]
     disorders = [additions.of(query).order_of_arrival for query in queries]
     clocked = any(disorder is not None and disorder.clocked for disorder in disorders)
     return {_EMPTY_BATCHES: "false"} if clocked and "availableNow" in timing else {}
 
 
 def found(
-    session: SparkSession, request: Request, source: StreamInput, additions: Additions
+    session: SparkSession, request: Request, inputs: Sequence[StreamInput], additions: Additions
 ) -> DataFrame:
     """Return the stream of what a query finds: matches, or all outputs where sides are wanted."""
     if isinstance(request, SqlText):
-        return _statement(session, request, source, additions)
+        return _statement(session, request, inputs, additions)
+    (source,) = inputs
     if isinstance(request, QueryFiles):
         return op.match(source.blocks(session), op.group(*request.each(additions.of)))
     query = additions.of(request)
@@ -163,16 +186,18 @@ def found(
 
 
 def _statement(
-    session: SparkSession, request: SqlText, source: StreamInput, additions: Additions
+    session: SparkSession, request: SqlText, inputs: Sequence[StreamInput], additions: Additions
 ) -> DataFrame:
     from outpace.hosts.spark.sql import sql
 
-    def match(query: Query) -> DataFrame:
-        return op.match(source.blocks(session), additions.of(query))
+    def matching(source: StreamInput) -> Callable[[Query], DataFrame]:
+        return lambda query: op.match(source.blocks(session), additions.of(query))
 
-    source.rows(session).createOrReplaceTempView(source.name)
+    for source in inputs:
+        source.rows(session).createOrReplaceTempView(source.name)
+    matchers = {source.name: matching(source) for source in inputs}
     try:
-        return sql(session, request.text, request.dialect, {source.name: match})
+        return sql(session, request.text, request.dialect, matchers)
     except OutpaceError as error:
         raise request.located(error) from error.__cause__
 

@@ -171,7 +171,12 @@ def whole_table(step: Step) -> str | None:
     >>> [whole_table(split(text, "trino", database="spark").steps[0]) for text in texts]
     ['ticks', None]
     """
-    found = _WHOLE_TABLE.fullmatch(step.source.strip())
+    return table_of(step.source)
+
+
+def table_of(source: str) -> str | None:
+    """Return the name, in lower case, of the table that a query is as it is; None if it is not."""
+    found = _WHOLE_TABLE.fullmatch(source.strip())
     return found["table"].lower() if found else None
 
 

@@ -185,10 +185,10 @@ def test_sources_are_told_apart_on_spark(tmp_path: Path) -> None:
     op.log.create(str(tmp_path / "t.log"), pa.schema({"ts": pa.int64(), "source": pa.string()}))
     read = input_of(f"log:{tmp_path}/t.log")
     additions = Additions(sources=("east", "west"))
-    assert why_spark(QUERY, read, additions, TextOptions()) == "sources are told apart there"
+    assert why_spark(QUERY, [read], additions, TextOptions()) == "sources are told apart there"
     statement = SqlText("SELECT 1", "outpace", tmp_path / "s.sql")
     with pytest.raises(BindError, match="a statement has no sources that are told apart"):
-        check_query(statement, read, additions)
+        check_query(statement, [read], additions)
 
 
 def test_inputs_have_a_name_for_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,12 @@ from typer.testing import CliRunner
 import outpace as op
 from outpace.cli.main import app
 from outpace.cli.run_input import DataFormat, TextOptions
-from outpace.cli.run_query import QueryFiles
-from outpace.cli.stream_local import FilesFeed, run_in_process
+from outpace.cli.run_query import SqlText
+from outpace.cli.stream_feed import FilesFeed
+from outpace.cli.stream_input import input_of
+from outpace.cli.stream_local import run_in_process, why_spark
 from outpace.cli.stream_output import ConsoleWriter
+from outpace.cli.stream_query import Additions
 from outpace.cli.stream_stop import StopRequest
 from outpace.engine.order.choose import ORDERS
 from outpace.ingest.log import create
@@ -134,7 +137,7 @@ def test_new_files_are_taken_until_it_is_stopped(folder: Path) -> None:
     console = Console(file=text, width=100)
     writer = ConsoleWriter(console, 1000)
     query = op.Query.from_sql(CLAUSE)
-    arguments = (query, feed, writer, {"processingTime": "10 milliseconds"}, stop, console)
+    arguments = (query, [feed], writer, {"processingTime": "10 milliseconds"}, stop, console)
     running = threading.Thread(target=run_in_process, args=arguments)
     running.start()
     pq.write_table(TICKS.slice(300), ".hidden")
@@ -171,7 +174,8 @@ def test_what_waits_by_the_clock_is_shown_without_another_event(
     console = Console(file=text, width=100)
     asked = ASKED.disorder(Patient(100, "20 ms"))
     timing = {"processingTime": "5 milliseconds"}
-    arguments = (asked, Once(rows.schema, rows), ConsoleWriter(console, 9), timing, stop, console)
+    feeds = [Once(rows.schema, rows)]
+    arguments = (asked, feeds, ConsoleWriter(console, 9), timing, stop, console)
     running = threading.Thread(target=run_in_process, args=arguments)
     running.start()
     stop.event.wait(0.01)
@@ -287,3 +291,72 @@ def test_a_stream_on_spark_is_not_recorded(reason: list[str]) -> None:
     code, _, error = stream("clause.sql", "--from", "many", "--record", "recording", *reason)
     assert (code, error.splitlines()[0]) == (2, "[unsupported] a stream on Spark is not recorded")
     assert not Path("recording").exists()
+
+
+JOIN = """SELECT * FROM orders AS o LEFT JOIN payments AS p ON o.id = p.order_id
+          WITHIN 5 BETWEEN o.ts AND p.ts"""
+SIDES = ["--from", "log:orders.log", "--from", "payments=log:paid.log"]
+
+
+def write_sides() -> None:
+    orders = pa.table({"id": [1, 2, 3], "ts": [10, 20, 30], "item": ["tea", "jam", "oil"]})
+    paid = pa.table({"order_id": [1, 3], "ts": [12, 29], "paid": [3.5, 1.0]})
+    for name, rows in (("orders", orders), ("paid", paid)):
+        with create(f"{name}.log", rows.schema).writer() as writer:
+            writer.append(rows)
+
+
+def test_a_join_of_two_inputs_is_shown_and_recorded() -> None:
+    write_sides()
+    Path("join.sql").write_text(JOIN)
+    arguments = ["join.sql", *SIDES, "--trigger", "available-now", "--record", "kept"]
+    code, out, error = stream(*arguments)
+    assert (code, error.splitlines()[-1]) == (0, "2 rows"), error
+    # Order 3 waits: a payment may come after it.
+    assert [line.split() for line in out] == [
+        ["id", "ts", "ts_left", "item", "ts_right", "paid"],
+        ["1", "12", "10", "tea", "12", "3.5"],
+        ["2", "25", "20", "jam", "NULL", "NULL"],
+    ]
+    replayed = CliRunner().invoke(app, ["replay", "kept"]).stdout.splitlines()
+    assert [line.split()[1:6] for line in replayed[1:-1]] == [
+        ["3", "rows", "of", "left", "0"],
+        ["2", "rows", "of", "right", "2"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "said"),
+    [
+        (JOIN.replace("p.order_id", "p.odrer_id"), SIDES, "join.sql, line 1, column "),
+        (f"{JOIN} DISORDER SLACK 5 LATE SIDE", SIDES, "late rows of a join have no place"),
+        (f"{JOIN} DISORDER SPECULATIVE", SIDES, "op.Speculative does not go with a join"),
+        (JOIN, [*SIDES, "--slack", "5"], "or into the join"),
+        (JOIN, [*SIDES, "--late-to", "late"], "a statement has no side outputs"),
+        (JOIN, [*SIDES[:2], *SIDES[:2]], "two inputs are called 'orders'"),
+        (FIRST, SIDES, "a query reads one input, not 2"),
+        (JOIN, [], "there is no input"),
+    ],
+)
+def test_joins_that_cannot_run_are_refused(text: str, arguments: list[str], said: str) -> None:
+    write_sides()
+    Path("join.sql").write_text(text)
+    code, out, error = stream("join.sql", *arguments, "--trigger", "available-now")
+    assert (code, out) == (2, [])
+    assert said in error
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JOIN.replace("*", "o.item, p.paid"),
+        f"{JOIN} WHERE id > 1",
+        JOIN.replace("orders AS", "(SELECT * FROM orders WHERE id > 1) AS"),
+        f"{JOIN} DISORDER PUNCTUATION",
+    ],
+)
+def test_other_statements_with_joins_run_on_spark(text: str) -> None:
+    write_sides()
+    inputs = [input_of(one) for one in SIDES[1::2]]
+    asked = SqlText(text, "outpace", Path("join.sql"))
+    assert why_spark(asked, inputs, Additions(), TextOptions()) is not None
