@@ -87,6 +87,8 @@ class Reference:
         Where it is read.
     shown
         Whether it is a column of the result, which has the name that the side gives it.
+    without
+        Of all columns, those that EXCLUDE or EXCEPT leaves out, as they are written.
     """
 
     stands: str
@@ -94,6 +96,7 @@ class Reference:
     column: str | None
     span: Span
     shown: bool
+    without: tuple[Token, ...] = ()
 
 
 class JoinReader:
@@ -321,7 +324,16 @@ class JoinedTables:
         known = right if reference.side else columns
         pairs = list(zip(columns, known, strict=True))
         if reference.column is None:
-            return pairs
+            for one in reference.without:
+                if one.value.lower() not in {own.lower() for own in known}:
+                    raise _no_column(one.value, reference.side, known, one.span)
+            left_out = {one.value.lower() for one in reference.without}
+            left = [pair for pair in pairs if pair[1].lower() not in left_out]
+            if not left:
+                raise BindError(
+                    f"no column of the {SIDES[reference.side]} side is left", span=reference.span
+                )
+            return left
         wanted = reference.column.lower()
         found = [(column, reference.column) for column, own in pairs if own.lower() == wanted]
         if not found:

@@ -43,6 +43,8 @@ _AFTER_FACTOR = _NOT_IN_FACTOR | {
     *("SEMI", "ANTI", "LATERAL", "USING", "TABLESAMPLE", "PIVOT", "UNPIVOT", "FOR", "WHEN"),
     *("MATCH_RECOGNIZE", "OUTER", "STRAIGHT_JOIN", "SAMPLE", "CONNECT", "START", "RETURNING"),
 }
+#: What leaves columns out of `*`, in one dialect or another.
+_LEAVE_OUT = frozenset({"EXCLUDE", "EXCEPT"})
 #: What a statement can create that lasts longer than the tables of the matches.
 _LASTING = frozenset({"VIEW", "MACRO", "FUNCTION", "PROCEDURE", "TRIGGER"})
 
@@ -391,11 +393,29 @@ class _Splitter:
                 )
             stands = f"{self.prefix}column_{len(self.written) + 1}"
             side = join.names.index(token.value.lower())
-            name = None if column.key == "*" else column.value
-            shown = self._is_output(index, index + 3)
-            found.append(Reference(stands, side, name, token.span.join(column.span), shown))
-            self.written[token.start, column.end] = stands
+            every = column.key == "*"
+            without, end = self._left_out(index + 3) if every else ((), index + 3)
+            shown = self._is_output(index, end)
+            last = self.tokens[end - 1]
+            span = token.span.join(last.span)
+            name = None if every else column.value
+            found.append(Reference(stands, side, name, span, shown, without))
+            self.written[token.start, last.end] = stands
         return tuple(found)
+
+    def _left_out(self, index: int) -> tuple[tuple[Token, ...], int]:
+        """Return the columns that EXCLUDE or EXCEPT leaves out behind `*`, and where it ends."""
+        if self.tokens[index].key not in _LEAVE_OUT:
+            return (), index
+        opened = index + 1
+        if self.tokens[opened].key != "(":
+            return (self.tokens[opened],), opened + 1
+        names = self.tokens[opened + 1 : self.partner[opened]]
+        commas = all(one.key == "," for one in names[1::2])
+        if not len(names) % 2 or not commas or not all(one.is_name for one in names[::2]):
+            message = f"{self.tokens[index].key} has names of columns between commas"
+            raise self._error(message, opened, hint="write p.* EXCLUDE (id, ts)")
+        return tuple(names[::2]), self.partner[opened] + 1
 
     def _is_output(self, start: int, stop: int) -> bool:
         """Say whether some tokens are a column of the result of SELECT, as they are."""

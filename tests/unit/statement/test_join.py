@@ -70,6 +70,13 @@ def connection():
         (f"SELECT * FROM {INNER.replace('payments p', OTHER)} WHERE p.paid_at = 12",
          ["id", "ts", "ts_left", "item", "amount", "ts_right", "id_right"],
          [(1, 12, 10, "tea", 5, 12, 77)]),
+        (f"SELECT o.* EXCLUDE (ts, Amount), p.* EXCEPT (oid) FROM {LEFT} WHERE o.ts < 30",
+         ["id", "item", "paid_at", "amount"],
+         [(1, "tea", 12, 4), (1, "tea", 14, 1), (2, "jam", None, None)]),
+        (f"SELECT DISTINCT o.* EXCLUDE ts FROM {INNER}", ["id", "item", "amount"],
+         [(1, "tea", 5)]),
+        (f"SELECT * EXCLUDE (ts_left, ts_right, item) FROM {INNER} WHERE p.amount = 1",
+         ["id", "ts", "amount_left", "amount_right"], [(1, 14, 5, 1)]),
         ("SELECT within FROM (SELECT 3 AS within)", ["within"], [(3,)]),
     ],
 )  # fmt: skip
@@ -121,6 +128,23 @@ def test_what_cannot_be_joined_is_refused_with_its_place(
     assert caught.value.text is not None
     marked = caught.value.text[caught.value.span.start : caught.value.span.end]
     assert place is None or marked == place
+
+
+@pytest.mark.parametrize(
+    ("without", "error", "says", "place"),
+    [
+        ("(amount, nix)", BindError, "the right side has no column 'nix'", "nix"),
+        ("(amount oid)", PatternSyntaxError, "names of columns between commas", "("),
+        ("()", PatternSyntaxError, "names of columns between commas", "("),
+        ("(oid, paid_at, amount)", BindError, "no column of the right side is left", None),
+    ],
+)
+def test_columns_that_cannot_be_left_out_are_told(connection, without, error, says, place) -> None:
+    with pytest.raises(error, match=says) as caught:
+        op.sql(connection, f"SELECT o.id, p.* EXCLUDE {without} FROM {INNER}")
+    assert caught.value.span is not None
+    marked = caught.value.text[caught.value.span.start : caught.value.span.end]
+    assert marked == (place or f"p.* EXCLUDE {without}")
 
 
 @pytest.mark.parametrize("join", [INNER, LEFT])
