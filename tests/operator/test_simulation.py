@@ -153,8 +153,9 @@ def test_queries_over_an_uncertain_order_are_run_with_faults() -> None:
     rising = pairs.pattern("A -> B{2}").define(B="v > A.v").uncertain(3, source="key")
     alone = pairs.pattern("A B -> !C").define(C="v > B.v").partition_by("key")
     some = pairs.pattern("(A | C) -> !C -> B?").select("all").measures(a="A.ts", b="LAST(ts)")
+    windows = some.partition_by("key").over(op.windows.time(7, slide=4), duplicates=True)
     for seed in range(10):
-        for query in (pairs, rising, alone, some):
+        for query in (pairs, rising, alone, some, windows.instances(2)):
             simulate_operator(query, EVENTS, seed=seed)
 
 

@@ -68,6 +68,9 @@ QUERIES: dict[str, Query] = {
     "windows with a drift": (
         kinds("A -> B").partition_by("key").limit(1).over(op.windows.time(30), drift=8)
     ),
+    "uncertain order, windows": (
+        kinds("A -> B | C").no_skip().select("all").over(op.windows.time(30), duplicates=True)
+    ).uncertain(3),
     "three stages, numbered keys": (
         kinds("A -> B").partition_by("key").over(op.windows.time(30, slide=15), numbered=True)
     ),

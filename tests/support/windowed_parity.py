@@ -28,7 +28,7 @@ SIZE = 900
 
 #: The columns that all results have here, so that one job answers all queries.
 COLUMNS = (
-    *("first", "last", "n", "m", "x", "x_low", "x_middle", "x_high", "x_spread"),
+    *("first", "last", "n", "m", "x", "x_low", "x_middle", "x_high", "x_spread", "confidence"),
     *("match_event", "window", "window_start", "window_end"),
 )
 
@@ -200,6 +200,14 @@ QUERIES = {
     "drift, session": (
         TOTAL.over(windows.session(4), drift=1, numbered=True).instances(2, schedulers.Batches(3)),
         "in batches of windows: 3 windows; before",
+    ),
+    "uncertain, time": (
+        pattern("A -> B? -> C")
+        .no_skip()
+        .select("all")
+        .over(TIME, duplicates=True, numbered=True)
+        .uncertain(5),
+        "divided by time, in batches of windows: 64 windows",
     ),
     "operator": (SEQUENCE, "divided not at all: one operator takes all events"),
     "operator, keyed": (SEQUENCE.partition_by("key"), "divided by key: key"),

@@ -41,7 +41,7 @@ def without_pattern(query: Query) -> Query:
         tree=ast.Repeat(ast.Var("A"), 1, None),
         outputs=(("rows", Literal(0)),),
         windows=query.windows,
-        drift=query.drift,
+        drift=query.leeway,
         numbered=query.numbered,
     )
 

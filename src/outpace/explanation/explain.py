@@ -274,6 +274,8 @@ def _window_stages(query: Query, task: Task | None, *, placed: bool = False) -> 
     lines = [f"splitter: {over}, each matched as if it were all there is"]
     if query.drift is not None:
         lines.append("windows: LOW, MIDDLE and HIGH of each, matched when all three have closed")
+    elif query.uncertainty is not None:
+        lines.append("windows: by true time, matched when no other event can be in them")
     elif task is not None:
         shared = overlapping(query.windows) and sharable(task, choose_matcher(task).matcher)
         lines.append(

@@ -572,6 +572,15 @@ class Query(Clauses):
         return query_html(self)
 
     @property
+    def leeway(self) -> Span | None:
+        """By how much the places of events in windows are not certain; None: they are."""
+        from outpace.pattern.windows import TimeWindows
+
+        if self.uncertainty is None or not isinstance(self.windows, TimeWindows):
+            return self.drift
+        return self.uncertainty.bound
+
+    @property
     def effective_selection(self) -> Selection:
         """The selection asked for; else all matches where the pattern has `->>`, else preferred."""
         if self.selection is not None:

@@ -23,6 +23,10 @@ Truth = npt.NDArray[Any]
 #: What a turn comes to: all is done, the tables are full, or Python is to have the floor.
 DONE, FULL, PAUSED = 0, 1, 2
 
+#: What is known of a partition: its rows from LOW up to HIGH, those from ENDING up to OPEN that may
+#: be the last of a match, and the true times from SINCE up to UNTIL, where it is a window.
+LOW, HIGH, ENDING, OPEN, SINCE, UNTIL = range(6)
+
 #: Where a turn goes on: the start, how many events are taken, and what is written: matches, rows.
 START, DEPTH, FOUND, WRITTEN = range(4)
 
@@ -102,6 +106,8 @@ class SearchedSteps(NamedTuple):
         The gap behind the last event until WITHIN ends, or -1.
     sourced
         Whether there are sources of several events.
+    windowed
+        Whether the true times of a match lie in a window.
     bound, within
         The greatest width, and how far the true times of a match may lie apart, exclusively.
     """
@@ -115,6 +121,7 @@ class SearchedSteps(NamedTuple):
     varying: int
     trailing: int
     sourced: bool
+    windowed: bool
     bound: int
     within: int
 
@@ -241,7 +248,7 @@ def _last_slot(sources: Integers, level: Integers, size: int, row: int) -> int:
 
 @compiled_in_line
 def _matches_as_seen(
-    events: SearchedRows, steps: SearchedSteps, level: Integers, size: int, high: int
+    events: SearchedRows, steps: SearchedSteps, level: Integers, size: int, bounds: Integers
 ) -> bool:
     """Say whether the chosen events match by their own times, in the order of the rows.
 
@@ -251,6 +258,8 @@ def _matches_as_seen(
     first, last = level[CHOSEN, 0], level[CHOSEN, size - 1]
     if times[last] - times[first] >= steps.within:
         return False
+    if steps.windowed and (times[first] < bounds[SINCE] or times[last] >= bounds[UNTIL]):
+        return False
     for place in range(1, size):
         before, behind = level[CHOSEN, place - 1], level[CHOSEN, place]
         if behind < before or next_forbidden[level[GAP, place], before + 1] < behind:
@@ -258,21 +267,24 @@ def _matches_as_seen(
     if steps.trailing < 0:
         return True
     row = next_forbidden[steps.trailing, last + 1]
-    return bool(row >= high or times[row] - times[first] >= steps.within)
+    if row >= bounds[HIGH] or (steps.windowed and times[row] >= bounds[UNTIL]):
+        return True
+    return bool(times[row] - times[first] >= steps.within)
 
 
 @compiled_in_line
 def _possible(
-    events: SearchedRows, steps: SearchedSteps, level: Integers, size: int, high: int
+    events: SearchedRows, steps: SearchedSteps, level: Integers, size: int, bounds: Integers
 ) -> bool:
     """Say whether there are true times with which the chosen events match.
 
     They begin as late as may be. An event that must not be between two of them, and can only be
     behind them, draws them down to the latest time that it can have; till all have a place. The
-    end of WITHIN is one more of them where something must not be before it.
-    Times are quarters of units: WITHIN is exclusive, and nothing else lies on an odd quarter.
+    end of WITHIN is one more of them where something must not be before it, or that of the window.
+    Times are quarters of units: WITHIN and windows are exclusive, and nothing else lies on an odd
+    quarter.
     """
-    times, widths = events.times, events.widths
+    times, widths, high = events.times, events.widths, bounds[HIGH]
     slots, sources = events.slots, events.sources
     forbidden, next_any = events.forbidden, events.next_any
     bound, within, varying = steps.bound, steps.within, steps.varying
@@ -281,18 +293,21 @@ def _possible(
     ordered = steps.sourced and single
     lowest = level[CHOSEN, 0]
     base, until = times[lowest], times[level[LATEST, size - 1]]
+    since, stop = -(1 << 62), 1 << 62
+    if steps.windowed:
+        since, stop = 4 * (bounds[SINCE] - base), 4 * (bounds[UNTIL] - base)
     for place in range(size):
         own = times[level[CHOSEN, place]]
         lowest = min(lowest, level[CHOSEN, place])
         level[WIDTH, place] = widths[level[CHOSEN, place]] if single else bound
-        level[AT, place] = 4 * (own - base) + 2 * level[WIDTH, place]
+        level[AT, place] = min(4 * (own - base) + 2 * level[WIDTH, place], stop - 1)
     if steps.trailing >= 0:
         until = max(until, base + within)
-        level[AT, size] = level[AT, 0] + 4 * within
+        level[AT, size] = min(level[AT, 0] + 4 * within, stop)
         level[GAP, size] = steps.trailing
     first = next_any[events.early[lowest]]
     while True:
-        if steps.trailing >= 0:
+        if steps.trailing >= 0 and level[AT, size] < stop:
             level[AT, 0] = min(level[AT, 0], level[AT, size] - 4 * within)
         for place in range(size - 2, -1, -1):
             level[AT, place] = min(level[AT, place], level[AT, place + 1])
@@ -300,10 +315,10 @@ def _possible(
         for place in range(size):
             level[AT, place] = min(level[AT, place], latest)
             earliest = 4 * (times[level[CHOSEN, place]] - base) - 2 * level[WIDTH, place]
-            if level[AT, place] < earliest:
+            if level[AT, place] < max(earliest, since):
                 return False
         if steps.trailing >= 0:
-            level[AT, size] = latest + 1
+            level[AT, size] = min(latest + 1, stop)
         row = first
         while ordered and row < high and times[row] <= until + bound:
             slots[sources[row]] = 0
@@ -388,13 +403,19 @@ def _may_lie(
 
 @compiled_in_line
 def _certain(
-    events: SearchedRows, steps: SearchedSteps, level: Integers, size: int, high: int
+    events: SearchedRows, steps: SearchedSteps, level: Integers, size: int, bounds: Integers
 ) -> bool:
     """Say whether the chosen events match with all true times."""
     times, widths, sources = events.times, events.widths, events.sources
     next_forbidden = events.next_forbidden
-    bound, within, varying = steps.bound, steps.within, steps.varying
+    bound, within, varying, high = steps.bound, steps.within, steps.varying, bounds[HIGH]
     chosen, count = level[CHOSEN], steps.steps.shape[1]
+    if steps.windowed:
+        for row in chosen[:size]:
+            if 2 * (times[row] - bounds[SINCE]) < widths[row]:
+                return False
+            if 2 * (bounds[UNTIL] - times[row]) <= widths[row]:
+                return False
     # The latest time that the first event may have, doubled, behind that of the first one chosen.
     base, start = times[chosen[0]], widths[chosen[0]]
     for first in chosen[: steps.steps[BEGIN, 1] if count > 1 else size]:
@@ -434,6 +455,7 @@ def _certain(
             if (
                 _may_lie(times, sources, widths, chosen[begin:end], chosen[end:after], row)
                 and (end < size or 2 * (times[row] - base) - widths[row] < start + 2 * within)
+                and (not steps.windowed or 2 * (times[row] - bounds[UNTIL]) < widths[row])
                 and not _is_chosen(level, size, row)
                 and (not (varying >> gap) & 1 or _confirms(events, steps, level, gap, row))
             ):
@@ -539,7 +561,7 @@ def find_uncertain(
     events, steps
         The rows, and the pattern.
     bounds
-        The partition's rows; then the rows from one up to another that may be the last of a match.
+        What is known of the partition.
     place, level
         Where to go on, and what is known of each event that is chosen.
     rows, ends
@@ -548,7 +570,7 @@ def find_uncertain(
     work_at_once
         After so many rows Python has the floor.
     """
-    low, high, begin, end = bounds[0], bounds[1], bounds[2], bounds[3]
+    low, high, begin, end = bounds[LOW], bounds[HIGH], bounds[ENDING], bounds[OPEN]
     times, last_step = events.times, steps.steps.shape[1] - 1
     start, size, found, written = place[START], place[DEPTH], place[FOUND], place[WRITTEN]
     status, work = PAUSED, 0
@@ -592,11 +614,11 @@ def find_uncertain(
             _open(events, steps, level, size, _LEAVE, low, high, end)
             continue
         if taken >= steps.steps[LEAST_TAKEN, step] and level[LATEST, size - 1] >= begin:
-            sure = _certain(events, steps, level, size, high)
+            sure = _certain(events, steps, level, size, bounds)
             if (
                 sure
-                or _matches_as_seen(events, steps, level, size, high)
-                or _possible(events, steps, level, size, high)
+                or _matches_as_seen(events, steps, level, size, bounds)
+                or _possible(events, steps, level, size, bounds)
             ):
                 if found == len(ends) or written + size > len(rows):
                     # The last row is looked at again.

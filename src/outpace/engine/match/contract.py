@@ -71,6 +71,9 @@ class Block:
         arrival numbers; None where the rows of the block are all.
     arrived
         How many rows have come, of all partitions; None where the rows of the block tell it.
+    spans
+        Where the order is uncertain: for each partition the true times from which up to which
+        (exclusive) its matches lie, all of which its end decides; None: any.
     """
 
     columns: Mapping[str, pa.Array]
@@ -84,6 +87,7 @@ class Block:
     floors: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     stream: tuple[Integers, Integers] | None = None
     arrived: int | None = None
+    spans: Integers | None = None
 
     @property
     def size(self) -> int:

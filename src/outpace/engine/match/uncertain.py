@@ -62,7 +62,9 @@ class UncertainMatcher:
         low, high = block.segments[:-1], block.segments[1:]
         begin = np.clip(resume.completed_to + shift, low, high)
         end = np.maximum(begin, self._completed(block))
-        rows, ends = self._found(block, np.stack([low, high, begin, end], axis=1))
+        spans = np.zeros((len(low), 2), np.int64) if block.spans is None else block.spans
+        bounds = np.concatenate([np.stack([low, high, begin, end], axis=1), spans], axis=1)
+        rows, ends = self._found(block, bounds)
         # The search goes through rows in their order, step by step, and way after way.
         order = np.argsort(ends[:, 1], kind="stable")
         segment = np.searchsorted(high, ends[order, 1], side="right")
@@ -73,6 +75,9 @@ class UncertainMatcher:
         before = np.cumsum(sizes) - sizes
         keep = self._needed(block, end)
         present = low < high
+        settled = np.full(len(ends), block.next_arrival)
+        if block.spans is None:
+            settled = _settled(block, block.times[ends[order, 1]] + known.delay + 1)
         return Outcome(
             BlockMatches(
                 segment=segment,
@@ -81,7 +86,7 @@ class UncertainMatcher:
                 offsets=offsets,
                 rows=taken[:, 0].copy(),
                 positions=taken[:, 1].copy(),
-                settled=_settled(block, block.times[ends[order, 1]] + known.delay + 1),
+                settled=settled,
                 confirmed=ends[order, 2] == 1,
             ),
             Resume(

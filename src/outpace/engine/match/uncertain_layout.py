@@ -116,6 +116,7 @@ class SearchedWay:
             varying,
             len(steps) - 1 if steps[-1].behind.variables else -1,
             known.source is not None,
+            self.task.bound.query.windows is not None,
             known.bound,
             known.within,
         )

@@ -45,6 +45,7 @@ from outpace.engine.window_match.separate import SeparateWindows
 from outpace.engine.window_match.shared import GivesUpError, SharedWindows
 from outpace.engine.window_match.sharing import is_ready, sharing
 from outpace.engine.window_match.stretches import ROWS_AT_ONCE
+from outpace.engine.window_match.uncertain import UncertainWindows
 from outpace.errors import StateError, UnsupportedError
 from outpace.pattern.bind.windows import BoundWindows, bind_windows
 from outpace.pattern.query import RowsPerMatch
@@ -95,9 +96,9 @@ class WindowMatcher(Stateful):
             )
         self.task = task
         self.matcher = choose_matcher(task).matcher if matcher is None else matcher
-        #: The windows where each is matched three times, and the times of its events tell where.
+        #: The windows where the times of events tell, when one closes, what is matched of it.
         self._drifting: BoundWindows | None = None
-        if query.drift is not None:
+        if query.leeway is not None:
             self._drifting = bind_windows(query, task.bound.schema)
         self._timed = task.bound.within is not None or (
             self._drifting is not None and self._drifting.time is not None
@@ -299,7 +300,8 @@ class WindowMatcher(Stateful):
         self._kind = kind
         strategy: Strategy
         if self._drifting is not None:
-            strategy = DriftingWindows(
+            make = DriftingWindows if self.task.bound.uncertainty is None else UncertainWindows
+            strategy = make(
                 self.task, self.matcher, self._nothing, self._rows_at_once, self._drifting
             )
         elif kind == "shared":

@@ -16,8 +16,8 @@ from outpace.pattern.windows import BetweenWindows
 
 def sharing(task: Task, matcher: Matcher) -> str:
     """Return what windows that overlap may share: "shared" searches, "covered" matches, or none."""
-    if task.bound.query.drift is not None:
-        # Of each window three others are matched.
+    if task.bound.query.leeway is not None:
+        # Of each window others are matched, or by other times.
         return "separate"
     if sharable(task, matcher):
         return "shared"

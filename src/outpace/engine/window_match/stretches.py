@@ -47,12 +47,15 @@ class Stretches:
         The ordinal of the window's first event.
     closed_at
         As in `Windows`; of no meaning for windows that stay open.
+    spans
+        As in `Block`, for each window.
     """
 
     low: Integers
     high: Integers
     first: Integers
     closed_at: Integers
+    spans: Integers | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class StretchMatcher:
         self._matcher = matcher
         self._reach = reach_of(task)
         self._rows_at_once = rows_at_once
+        self._timed = task.bound.within is not None or task.bound.uncertainty is not None
 
     def match(
         self, held: Events, stretches: Stretches, resume: Resume, *, ended: bool
@@ -120,8 +124,9 @@ class StretchMatcher:
             visible=np.maximum(segments[1:] - ahead, segments[:-1]),
             ordinals=held.ordinal[rows] - np.repeat(stretches.first[at], sizes),
             arrivals=held.arrival[rows],
-            times=held.times[rows] if self._task.bound.within is not None else held.times[:0],
+            times=held.times[rows] if self._timed else held.times[:0],
             ended=ended,
+            spans=None if stretches.spans is None else stretches.spans[at],
         )
 
     def _numbers(

@@ -45,6 +45,7 @@ from outpace.pattern.operator import check_operator
 from outpace.pattern.query import Query, RowsPerMatch, Selection
 from outpace.pattern.types import type_name
 from outpace.pattern.values import TIME_LIMIT
+from outpace.pattern.windows import TimeWindows
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
@@ -90,13 +91,16 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
     )
     if query.speculates:
         measures = _with_identity(measures)
-    if query.drift is not None:
-        check_drift(query, predicates, measures)
     within = _within(query, schema, order_by)
     uncertainty = None
     if query.uncertainty is not None:
         span = _span(query, query.uncertainty.bound, schema, order_by, "uncertain")
-        uncertainty = bind_uncertainty(query, schema, predicates, measures, span, within)
+        window = None
+        if isinstance(query.windows, TimeWindows):
+            window = _span(query, query.windows.size, schema, order_by, "time windows")
+        uncertainty = bind_uncertainty(query, schema, predicates, measures, span, within, window)
+    if query.drift is not None:
+        check_drift(query, predicates, measures)
     expressions = [
         *(p.expression for p in predicates if p.expression is not None),
         *(m.expression for m in measures),

@@ -35,6 +35,7 @@ from outpace.pattern.bound import (
 )
 from outpace.pattern.functions.condition import COMPARISONS
 from outpace.pattern.query import Consume, Query, RowsPerMatch, Selection, Skip, WithinKind
+from outpace.pattern.windows import TimeWindows
 
 #: The column that says how sure a match is.
 CONFIDENCE: Final = "confidence"
@@ -89,6 +90,7 @@ def bind_uncertainty(
     measures: tuple[BoundMeasure, ...],
     bound: int,
     within: int | None,
+    window: int | None,
 ) -> BoundUncertainty:
     """Return how uncertain the order is, or say what is not supported with it.
 
@@ -96,8 +98,9 @@ def bind_uncertainty(
     ----------
     query, schema, predicates, measures
         The query, its input, and what was bound of it.
-    bound, within
-        How far two events may be apart in either order, and what WITHIN allows.
+    bound, within, window
+        How far two events may be apart in either order, what WITHIN allows, and how long windows
+        by time are.
     """
     assert query.uncertainty is not None
     ways = ways_of(query.tree or ast.Empty(), [predicate.name for predicate in predicates])
@@ -117,6 +120,9 @@ def bind_uncertainty(
             where="uncertain",
             hint="rename that column, or measure",
         )
+    if window is not None:
+        # All events of a window are so close, and what must not be at the end ends with it.
+        within = window if within is None else min(window, within)
     if within is None:
         raise BindError(
             "uncertain needs within",
@@ -125,7 +131,7 @@ def bind_uncertainty(
         )
     if bound >= within:
         raise BindError(
-            "uncertain must be shorter than within",
+            f"uncertain must be shorter than {'within' if window != within else 'the windows'}",
             where="uncertain",
             detail="else no match would be sure",
         )
@@ -266,10 +272,7 @@ def _check_rules(query: Query, ways: Sequence[tuple[UncertainStep, ...]]) -> Non
     if query.effective_selection is not Selection.ALL and not (len(ways) == 1 and _one_way(*ways)):
         raise unsupported("one match of each start is preferred", 'write .select("all")')
     if query.windows is not None:
-        raise unsupported(
-            "the query is matched in windows",
-            "use .within(...) alone",
-        )
+        _check_windows(query)
     if query.rows is not RowsPerMatch.ONE:
         raise unsupported("all rows of a match are asked for", "use one row per match")
     if query.effective_skip.skip is not Skip.NONE:
@@ -278,6 +281,21 @@ def _check_rules(query: Query, ways: Sequence[tuple[UncertainStep, ...]]) -> Non
         raise unsupported("a match rules out others", "leave out limit and consume")
     if query.bound is not None and query.bound.kind is not WithinKind.FIRST_TO_LAST:
         raise unsupported("within measures from event to event", "measure from first to last")
+
+
+def _check_windows(query: Query) -> None:
+    if not isinstance(query.windows, TimeWindows):
+        raise unsupported(
+            "the query is matched in windows that other events begin and end",
+            "use windows.time, which true times decide about, or .within(...) alone",
+        )
+    if query.drift is not None:
+        raise unsupported("windows have a drift", "leave out drift: true times decide")
+    if not query.duplicates:
+        raise unsupported(
+            "a match of several windows is returned once",
+            "add duplicates=True: each window that may have a match says how sure it is",
+        )
 
 
 def _one_way(steps: tuple[UncertainStep, ...]) -> bool:

@@ -87,6 +87,9 @@ WindowKind: TypeAlias = ByCount | ByTime | BySession | ByContent | ByPredicate |
 class Drift:
     """The three windows of a query with a drift, which the window that is split holds.
 
+    Where the order is uncertain, the one in the middle counts, by true times: what is split holds
+    the events that may be in it.
+
     Parameters
     ----------
     kind
@@ -128,7 +131,7 @@ class BoundWindows:
     columns
         The columns that opening and closing reads, without `time`.
     drift
-        What is matched of each window, where the query has a drift.
+        What is matched of each window, where the query has a leeway.
     """
 
     kind: WindowKind
@@ -208,14 +211,14 @@ def _drift(query: Query, kind: WindowKind, schema: pa.Schema) -> Drift | None:
     Places are whole numbers: at or behind `t - drift / 2` are those at or behind `t` less half of
     the drift, rounded down, and at or behind `t + drift / 2` those at or behind `t` and the rest.
     """
-    if query.drift is None:
+    if query.leeway is None:
         return None
     assert isinstance(kind, ByCount | ByTime | BySession), "other windows have no drift"
     if isinstance(kind, ByCount):
-        assert isinstance(query.drift, int), "events are counted"
-        units = query.drift
+        assert isinstance(query.leeway, int), "events are counted"
+        units = query.leeway
     else:
-        units = _units(query.drift, query, schema, "drift")
+        units = _units(query.leeway, query, schema, "drift")
     if isinstance(kind, BySession):
         return Drift(kind, units, units)
     return Drift(kind, units // 2, units - units // 2)

@@ -66,7 +66,7 @@ def meaning_of(case: QueryCase, events: pa.Table, time: int, *, timeouts: bool) 
         return Meaning(_applied(query, events))
     if query.drift is not None:
         return Meaning(drifted_rows(query, events, cut_windows(query, events)))
-    if query.windows is not None:
+    if query.windows is not None and query.uncertainty is None:
         found = windowed_matches(query, events, cut_windows(query, events))
         return Meaning([row for match in found for row in match.output])
     if case.holds is None:

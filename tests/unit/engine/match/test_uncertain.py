@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +32,7 @@ from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import OutpaceError
 from outpace.pattern import ast
 from outpace.pattern.bind.uncertain import CLOCK_ERROR
+from outpace.pattern.bound import NUMBERING
 from outpace.pattern.notation.parse_pattern import parse_pattern
 from outpace.testing.oracle import Holds, Run
 from outpace.testing.uncertain import Taken, UncertainEvents, confidences
@@ -113,14 +115,21 @@ def holds_in(rows: list[dict[str, Any]]) -> Holds:
     return holds
 
 
-def meaning(text: str, table: pa.Table, bound: int, within: int, sourced: bool):
+def meaning(
+    text: str,
+    table: pa.Table,
+    bound: int,
+    within: int | None,
+    sourced: bool,
+    window: tuple[int, int] | None = None,
+) -> dict[Taken, str]:
     widths = [bound] * len(table)
     if CLOCK_ERROR.name in table.column_names:
         widths = [min(2 * error, bound) for error in table[CLOCK_ERROR.name].to_pylist()]
     events = UncertainEvents(
         table["ts"].to_pylist(), table["source"].to_pylist() if sourced else None, widths
     )
-    return confidences(events, parse_pattern(text), holds_in(table.to_pylist()), within)
+    return confidences(events, parse_pattern(text), holds_in(table.to_pylist()), within, window)
 
 
 def found_in(matches: pa.Table) -> dict[Taken, str]:
@@ -167,6 +176,53 @@ def test_a_match_is_found_if_some_order_has_it_and_confirmed_if_every_order_has(
         found = {one: sure for one, sure in found.items() if one not in more_possible}
     assert found == expected
     assert op.search(table, query).count() == len(op.match(table, query))
+
+
+@examples(150)
+@given(
+    st.sampled_from(sorted(PATTERNS)),
+    tables(5),
+    st.integers(1, 4),
+    st.tuples(st.integers(1, 6), st.integers(1, 9), st.integers(-3, 3)),
+    st.none() | st.integers(1, 9),
+    st.booleans(),
+)
+def test_in_a_window_are_the_events_whose_true_time_is(
+    text: str,
+    table: pa.Table,
+    bound: int,
+    windows: tuple[int, int, int],
+    more: int | None,
+    sourced: bool,
+) -> None:
+    longer, slide, offset = windows
+    size = bound + longer
+    query = query_of(text, bound, bound + (more or 9), "source" if sourced else None)
+    query = query.over(
+        op.windows.time(size, slide=slide, offset=offset), duplicates=True, numbered=True
+    )
+    negated = "!" in text
+    if more is None and not negated:
+        query = replace(query, bound=None)
+    elif more is None:
+        more = 9
+    found = op.match(table, query)
+    by_window: dict[int, dict[Taken, str]] = {}
+    for number in set(found["window"].to_pylist()):
+        own = found.filter(pc.equal(found["window"], number)).drop_columns(NUMBERING)
+        by_window[number] = found_in(own)
+    last = table["ts"].to_pylist()[-1]
+    expected = {}
+    for number in range((-offset - size - bound) // slide, (last + bound - offset) // slide + 1):
+        start = offset + number * slide
+        within = None if more is None else bound + more
+        window = start, start + size
+        if own := meaning(text, table, bound, within, sourced, window):
+            expected[number] = own
+        if sourced and number in by_window:
+            possible = set(filter(several, by_window[number])) - own.keys()
+            assert all(by_window[number].pop(one) == "UNCERTAIN" for one in possible)
+    assert {number: own for number, own in by_window.items() if own} == expected
 
 
 @examples(30)
@@ -234,6 +290,7 @@ def test_the_true_matches_are_found_and_those_confirmed_are_true(
     st.integers(1, 9),
     st.booleans(),
     st.booleans(),
+    st.none() | st.integers(1, 15),
     st.lists(st.integers(0, 30), max_size=6),
     st.booleans(),
 )
@@ -244,10 +301,13 @@ def test_a_stream_gives_the_matches_of_a_table_however_it_is_cut(
     more: int,
     sourced: bool,
     keyed: bool,
+    slide: int | None,
     cuts: list[int],
     saved: bool,
 ) -> None:
     query = query_of(text, bound, bound + more, "source" if sourced else None)
+    if slide is not None:
+        query = query.over(op.windows.time(bound + 7, slide=slide), duplicates=True, numbered=True)
     query = query.partition_by("source") if keyed else query
     spec = OperatorSpec(query, table.schema)
     whole = run(spec, table, list(range(len(table) + 1)), saved=False)
@@ -536,7 +596,14 @@ BASE = op.Query("q").order_by("ts").pattern("A -> B").within(100).no_skip().meas
         (lambda: BASE.uncertain(5).measures(confidence="1"), "a column 'confidence' already"),
         (lambda: BASE.uncertain(1 << 60).within(1 << 61), "within is at most 288230376151711744"),
         (lambda: BASE.uncertain(5).all_rows_per_match(), "all rows of a match are asked for"),
-        (lambda: BASE.uncertain(5).over(op.windows.count(5)), "the query is matched in windows"),
+        (lambda: BASE.uncertain(5).over(op.windows.count(5)), "in windows that other events begin"),
+        (lambda: BASE.uncertain(5).over(op.windows.landmark()), "in windows that other events"),
+        (lambda: BASE.uncertain(5).over(op.windows.time(9)), "of several windows is returned once"),
+        (lambda: BASE.uncertain(5).over(op.windows.time(9), drift=3), "windows have a drift"),
+        (
+            lambda: BASE.uncertain(9).over(op.windows.time(9), duplicates=True),
+            "uncertain must be shorter than the windows",
+        ),
         (
             lambda: BASE.uncertain(5).pattern("A ->> B").select("preferred"),
             "one match of each start is preferred",
