@@ -107,9 +107,10 @@ class Layers(Stateful, Generic[Key, Value]):
             self._base.update(items)
             self._size = len(self._base)
             return
-        for key, value in items:
-            self._size += not self._has(key)
-            self._above[key] = value
+        base, above, changed = self._base, self._above, dict(items)
+        known = [above[key] is not None if key in above else key in base for key in changed]
+        self._size += len(known) - sum(known)
+        above.update(changed)
         self._settle()
 
     def remove(self, keys: Sequence[Key]) -> None:
@@ -121,9 +122,6 @@ class Layers(Stateful, Generic[Key, Value]):
             return
         for key in keys:
             del self._base[key]
-
-    def _has(self, key: Key) -> bool:
-        return self._above[key] is not None if key in self._above else key in self._base
 
     def _settle(self) -> None:
         """Make one dictionary of all where much has changed, so that a change costs little."""

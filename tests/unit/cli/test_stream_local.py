@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import outpace as op
 from outpace.cli.main import app
 from outpace.cli.run_input import DataFormat, TextOptions
-from outpace.cli.run_query import SqlText
+from outpace.cli.run_query import QueryFiles, SqlText
 from outpace.cli.stream_feed import FilesFeed
 from outpace.cli.stream_input import input_of
 from outpace.cli.stream_local import run_in_process, why_spark

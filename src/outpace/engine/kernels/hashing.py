@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outpace.compiler.kernel import compiled_when_worth
+from outpace.compiler.kernel import compiled_when_worth, compiled_within
 
 Unsigned = npt.NDArray[np.uint64]
 
@@ -31,6 +31,37 @@ def add_words(words: Unsigned, hashes: Unsigned) -> None:
         mixed = (mixed ^ (mixed >> _SHIFTS[0])) * _FIRST
         mixed = (mixed ^ (mixed >> _SHIFTS[1])) * _SECOND
         hashes[row] = mixed ^ (mixed >> _SHIFTS[2])
+
+
+@compiled_within
+def _mixed(word: np.uint64) -> np.uint64:
+    word += _GOLDEN
+    word = (word ^ (word >> _SHIFTS[0])) * _FIRST
+    word = (word ^ (word >> _SHIFTS[1])) * _SECOND
+    return word ^ (word >> _SHIFTS[2])
+
+
+@compiled_when_worth
+def hash_runs(
+    salts: Unsigned, firsts: Unsigned, members: Unsigned, offsets: npt.NDArray[Any], words: Unsigned
+) -> None:
+    """Fill `words` with two numbers for each run of members, in which their places count.
+
+    Parameters
+    ----------
+    salts
+        For each of the two, a number for the first of a run, and one for each member.
+    firsts, members, offsets
+        What each run begins with, and its members: run i has those from offset i to i + 1.
+    """
+    for run in range(len(firsts)):
+        begin = offsets[run]
+        for half in range(2):
+            word = _mixed(firsts[run] + salts[0, half])
+            for place in range(begin, offsets[run + 1]):
+                member = members[place] + np.uint64(place - begin) * _GOLDEN
+                word += _mixed(member ^ salts[1, half])
+            words[run, half] = word
 
 
 @compiled_when_worth

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import event_ids
+from outpace.engine.kernels.hashing import hash_runs
 from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.rows.buckets import key_hashes
 from outpace.pattern.notation.print_query import print_identity
@@ -140,19 +141,12 @@ def identified(task: Task, block: Block, found: BlockMatches) -> Callable[[], Ma
     def make() -> MatchIds:
         if not len(start):
             return MatchIds.joined([])
-        words = _mixed(first.view(np.uint64)[:, None] + query_words(task.bound.query))
-        if len(taken):
-            variables = np.array([p.variable for p in task.program.positions], np.int64)
-            labels = max(1, len(task.program.names))
-            sizes = np.diff(offsets)
-            place = np.arange(len(taken)) - np.repeat(offsets[:-1], sizes)
-            labelled = taken * labels + variables[positions]
-            spread = labelled.view(np.uint64) + place.view(np.uint64) * _GOLDEN
-            # A sum from a place that has none behind it: empty matches take no events.
-            sums = np.zeros(len(spread) + 1, np.uint64)
-            for lane, salt in enumerate(_LANES):
-                np.cumsum(_mixed(spread ^ salt), out=sums[1:])
-                words[:, lane] += sums[offsets[1:]] - sums[offsets[:-1]]
+        variables = np.array([p.variable for p in task.program.positions], np.int64)
+        labels = max(1, len(task.program.names))
+        members = taken * labels + variables[positions] if len(taken) else taken
+        salts = np.stack([query_words(task.bound.query), _LANES])
+        words = np.empty((len(start), 2), np.uint64)
+        hash_runs(salts, first.view(np.uint64), members.view(np.uint64), offsets, words)
         return MatchIds(start, words)
 
     return cache(make)

@@ -294,7 +294,7 @@ def said(matches: WindowMatches, diff: int, certain: Booleans | None = None) -> 
     table = matches.table
     place, *sure = _told(table.schema)
     columns = table.columns
-    columns[place] = pa.chunked_array([pa.repeat(pa.scalar(diff), table.num_rows)])
+    columns[place] = pa.chunked_array([pa.array(np.full(table.num_rows, diff))])
     if sure:
         flags = np.ones(len(matches), np.bool_) if certain is None else certain
         sizes = np.diff(matches.offsets)

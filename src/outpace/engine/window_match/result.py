@@ -29,6 +29,11 @@ from outpace.pattern.windows import TimeWindows
 #: The phases of one x: windows that close behind their last event, then all else.
 CLOSING, COMPLETING = 0, 1
 
+#: Matches that lie together share the rows of these and others, where that many are few, or all are
+#: at most so many times theirs.
+_FEW: Final = 1024
+_SHARE: Final = 4
+
 #: What matches are beside their rows, of which each has so many.
 MATCH_NUMBERS: Final = pa.schema(
     [
@@ -131,35 +136,45 @@ class WindowMatches:
         return WindowMatches.of_numbers(column_arrays(numbers), table)
 
     def take(self, chosen: Integers) -> WindowMatches:
-        """Return some matches, in the order given; most of them that lie together, as they are."""
+        """Return some matches, in the order given.
+
+        Those that lie together are not copied, unless they would hold much more than they are.
+        """
         own: Integers | slice = chosen
-        if 2 * len(chosen) >= max(1, len(self)) and bool((np.diff(chosen) == 1).all()):
+        near = max(_FEW, _SHARE * len(chosen)) >= len(self)
+        if len(chosen) and near and bool((np.diff(chosen) == 1).all()):
             own = slice(int(chosen[0]), int(chosen[-1]) + 1)
             begins = self.offsets[own.start : own.stop + 1]
             table, offsets = self.table.slice(begins[0], begins[-1] - begins[0]), begins - begins[0]
         else:
             table, offsets = take_rows(self.table, self.offsets, chosen)
-        return WindowMatches(
-            table,
-            offsets,
-            self.event[own],
-            self.phase[own],
-            self.window[own],
-            self.partition[own],
-            lambda: self.ids.take(own),
-            self.diff,
-            None if self.found is None else self.found[chosen],
+        known = {"table": table, "offsets": offsets, "event": self.event[own], "diff": self.diff}
+        found = None if self.found is None else self.found[own]
+        return LazyMatches(
+            {**known, "found": found, "identify": lambda: self.ids.take(own)},
+            phase=lambda: self.phase[own],
+            window=lambda: self.window[own],
+            partition=lambda: self.partition[own],
         )
 
     def shown_as(self, table: pa.Table, diff: int) -> WindowMatches:
         """Return the matches with other rows, as many for each, that come, go or stay."""
-        order = (self.offsets, self.event, self.phase, self.window, self.partition)
-        return WindowMatches(table, *order, lambda: self.ids, diff, self.found)
+        return self._with(table=table, diff=diff)
 
     def found_by(self, found: Integers) -> WindowMatches:
         """Return the matches, with the time before which all that each depends on lies."""
-        order = (self.offsets, self.event, self.phase, self.window, self.partition)
-        return WindowMatches(self.table, *order, lambda: self.ids, self.diff, found)
+        return self._with(found=found)
+
+    def _with(self, **other: object) -> WindowMatches:
+        """Return the matches with some things that are others."""
+        known = {"table": self.table, "diff": self.diff, "found": self.found, "event": self.event}
+        return LazyMatches(
+            {**known, **other, "identify": lambda: self.ids},
+            offsets=lambda: self.offsets,
+            phase=lambda: self.phase,
+            window=lambda: self.window,
+            partition=lambda: self.partition,
+        )
 
     def ordered(self) -> WindowMatches:
         """Return the matches in their total order; those of one window stay as they come."""
@@ -173,17 +188,23 @@ class WindowMatches:
             return parts[0]
         if not parts:
             return WindowMatches.none(schema)
-        counts = np.concatenate([np.diff(part.offsets) for part in parts])
-        return WindowMatches(
-            pa.concat_tables([part.table for part in parts]),
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            np.concatenate([part.event for part in parts]),
-            np.concatenate([part.phase for part in parts]),
-            np.concatenate([part.window for part in parts]),
-            np.concatenate([part.partition for part in parts]),
-            lambda: MatchIds.joined([part.ids for part in parts]),
-            _diff_of(parts),
-            _all_found(parts),
+
+        def offsets() -> Integers:
+            counts = np.concatenate([np.diff(part.offsets) for part in parts])
+            return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+        return LazyMatches(
+            {
+                "table": pa.concat_tables([part.table for part in parts]),
+                "event": np.concatenate([part.event for part in parts]),
+                "identify": lambda: MatchIds.joined([part.ids for part in parts]),
+                "diff": _diff_of(parts),
+                "found": _all_found(parts),
+            },
+            offsets=offsets,
+            phase=lambda: np.concatenate([part.phase for part in parts]),
+            window=lambda: np.concatenate([part.window for part in parts]),
+            partition=lambda: np.concatenate([part.partition for part in parts]),
         )
 
 
@@ -205,15 +226,16 @@ class LazyMatches(WindowMatches):
     Parameters
     ----------
     known
-        What is there already: `table`, `event` and `identify` at least.
+        What is there already: `table`, `event` and `identify` at least. None where all is, as
+        `dataclasses.replace` gives it.
     made
         The others.
     """
 
     _made: dict[str, Callable[[], object]]
 
-    def __init__(self, known: Mapping[str, object], **made: Callable[[], object]) -> None:
-        vars(self).update(known, _made=made)
+    def __init__(self, known: Mapping[str, object] | None = None, **made: object) -> None:
+        vars(self).update(made if known is None else known, _made={} if known is None else made)
 
     def __getattr__(self, name: str) -> object:
         if name not in vars(self).get("_made", ()):

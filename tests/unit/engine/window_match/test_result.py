@@ -23,7 +23,7 @@ def found(times: list[int]) -> WindowMatches:
 
 
 def test_whether_matches_are_taken_back_is_kept() -> None:
-    one, two = (replace(_plain(found(times)), diff=-1) for times in ([1], [2, 3]))
+    one, two = (replace(found(times), diff=-1) for times in ([1], [2, 3]))
     joined = WindowMatches.joined(one.table.schema, [one, two])
     assert joined.diff == -1
     chosen = joined.take(np.array([2, 0]))
@@ -32,7 +32,7 @@ def test_whether_matches_are_taken_back_is_kept() -> None:
 
 
 def test_of_matches_that_come_and_go_the_rows_tell_which() -> None:
-    one = _plain(found([1]))
+    one = found([1])
     gone, none = replace(one, diff=-1), WindowMatches.none(one.table.schema)
     assert WindowMatches.joined(one.table.schema, [one, gone]).diff == 0
     assert WindowMatches.joined(one.table.schema, [none, gone]).diff == -1
@@ -58,16 +58,3 @@ def test_chosen_matches_have_their_own_rows(sizes: list[int], data: st.DataObjec
         list(range(offsets[place], offsets[place + 1])) for place in chosen
     ]
     assert taken.offsets.tolist() == [0, *np.cumsum([sizes[place] for place in chosen]).tolist()]
-
-
-def _plain(matches: WindowMatches) -> WindowMatches:
-    """Return matches of which all is made."""
-    return WindowMatches(
-        matches.table,
-        matches.offsets,
-        matches.event,
-        matches.phase,
-        matches.window,
-        matches.partition,
-        lambda: matches.ids,
-    )
