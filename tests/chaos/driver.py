@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from chaos.streams import QUERIES
+from chaos.streams import found_in
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -43,7 +43,7 @@ def main(folder: Path) -> None:
         .option("maxEventsPerTrigger", run["events_per_batch"])
         .load(str(folder / "log"))
     )
-    found = op.match(stream, QUERIES[run["query"]])
+    found = found_in(stream, run["query"])
     query = (
         to_sink(found, folder, run).option("checkpointLocation", str(folder / "checkpoint")).start()
     )

@@ -1,14 +1,21 @@
-"""The streams of the chaos tests: events, queries of every shape, and what each has to find."""
+"""The streams of the chaos tests: events, queries of every shape, and what each has to find.
+
+One of them is a group of queries, one a join of two halves of the events.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from support.streamed import END, kinds
 
 import outpace as op
+from outpace.engine.group_table import joined_rows, joined_schema
 from outpace.pattern.query import Query
 
 #: How far events of the disordered stream change places, in units of time.
@@ -28,15 +35,34 @@ DISORDER: dict[str, Query] = {
     "corrected": QUERIES["negation"].disorder(op.KSlack(0, late="correct", horizon=20 * SLACK)),
 }
 QUERIES |= DISORDER
+#: Queries of which the K differ, so that they share a chain.
+GROUP = op.group(
+    replace(QUERIES["disorder"], name="keyed"),
+    replace(QUERIES["unkeyed"], name="all").disorder(op.KSlack(2 * SLACK)),
+    replace(QUERIES["negation"], name="absent").disorder(op.KSlack(SLACK)),
+)
+#: The kinds of events that are the left and the right side of the join; the last event is in both.
+SIDES = (["a", "b", "end"], ["c", "d", "end"])
+JOIN: dict[str, Any] = {"on": "key", "within": 30, "time": "ts", "how": "left"}
+NAMES = (*QUERIES, "group", "join")
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A query, its events in the order of their arrival, and its matches in process."""
+    """Events in the order of their arrival, and what is found of them in process."""
 
-    query: Query
     arriving: pa.Table
     expected: pa.Table
+
+
+def found_in(stream: DataFrame, name: str) -> DataFrame:
+    """Return what is found in a stream on Spark."""
+    if name == "group":
+        return op.match(stream, GROUP)
+    if name == "join":
+        left, right = (stream.where(stream["kind"].isin(kinds)) for kinds in SIDES)
+        return op.join(left, right, **JOIN, disorder=op.KSlack(SLACK))
+    return op.match(stream, QUERIES[name])
 
 
 def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:
@@ -55,14 +81,25 @@ def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:
             "kind": [*np.array(list("abcd"))[rng.integers(0, 4, size)].tolist(), "end"],
         }
     )
-    query = QUERIES[name]
-    if name not in DISORDER:
-        return Stream(query, table, op.match(table, query))
-    most = 10 * SLACK if query.corrects else SLACK
+    if name in QUERIES and name not in DISORDER:
+        return Stream(table, op.match(table, QUERIES[name]))
+    most = 10 * SLACK if name == "corrected" else SLACK
     arrivals = times + rng.integers(0, most + 1, size + 1)
     table = table.append_column("seq", pa.array(np.arange(size + 1)))
     table = table.append_column("at", pa.array(arrivals))
     arriving = table.take(np.argsort(arrivals, kind="stable"))
-    stream = op.open(query)
+    if name == "group":
+        return Stream(arriving, _together(op.match(table, GROUP)))
+    if name == "join":
+        sides = (table.filter(pc.field("kind").isin(kinds)) for kinds in SIDES)
+        joined = op.join(*sides, **JOIN)
+        return Stream(arriving, joined.filter(pc.field("ts") < END))
+    stream = op.open(QUERIES[name])
     found = [stream.push(arriving.slice(low, piece)) for low in range(0, size + 1, piece)]
-    return Stream(query, arriving, pa.concat_tables(found))
+    return Stream(arriving, pa.concat_tables(found))
+
+
+def _together(found: dict[str, pa.Table]) -> pa.Table:
+    """Return what queries find as the stream on Spark has it."""
+    columns = joined_schema({name: table.schema for name, table in found.items()})
+    return pa.concat_tables(joined_rows(name, table, columns) for name, table in found.items())

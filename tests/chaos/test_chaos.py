@@ -10,11 +10,19 @@ from chaos.harness import run_scenario
 from chaos.scenario import Kill, Scenario, Sink, Victim
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param("quantile", marks=pytest.mark.soak),
+        "group",
+        pytest.param("join", marks=pytest.mark.soak),
+    ],
+)
 def test_kills_of_a_worker_and_of_all_leave_every_row_once_in_files(
-    java: None, tmp_path: Path
+    java: None, tmp_path: Path, query: str
 ) -> None:
     kills = (Kill(Victim.WORKER, 2, 0.4), Kill(Victim.MACHINE, 1, 0.7))
-    scenario = Scenario(1, "quantile", Sink.FILES, "rows", kills)
+    scenario = Scenario(1, query, Sink.FILES, "rows", kills)
     outcome = run_scenario(scenario, tmp_path, None)
     assert outcome.ok, outcome
     assert outcome.rows
@@ -25,14 +33,21 @@ def test_kills_of_a_worker_and_of_all_leave_every_row_once_in_files(
 
 # With two executors one goes on, and every start takes a Java more.
 @pytest.mark.parametrize(
-    ("query", "executors"), [("keyed", 1), pytest.param("windowed", 2, marks=pytest.mark.soak)]
+    ("query", "executors"),
+    [
+        ("keyed", 1),
+        pytest.param("windowed", 2, marks=pytest.mark.soak),
+        pytest.param("group", 1, marks=pytest.mark.soak),
+        pytest.param("join", 1, marks=pytest.mark.soak),
+    ],
 )
 def test_kills_of_an_executor_and_of_the_driver_leave_every_row_once_in_postgres(
     java: None, postgres: str, tmp_path: Path, query: str, executors: int
 ) -> None:
     # The first comes in the second batch: there is a state by then.
     kills = (Kill(Victim.EXECUTOR, 2, 0.5), Kill(Victim.DRIVER, 1, 0.8))
-    scenario = Scenario(2, query, Sink.POSTGRES, "blocks", kills, executors)
+    form = "rows" if query == "join" else "blocks"
+    scenario = Scenario(2, query, Sink.POSTGRES, form, kills, executors)
     outcome = run_scenario(scenario, tmp_path, postgres)
     assert outcome.ok, outcome
     assert outcome.rows

@@ -36,6 +36,7 @@ from support.streamed import (
 import outpace as op
 from outpace.engine.codec.cell import COUNTERS
 from outpace.errors import BindError, UnsupportedError
+from outpace.hosts.spark.failure import spark_error
 from outpace.hosts.spark.metrics_account import Account
 from outpace.hosts.spark.metrics_names import STAGE_TOTALS
 from outpace.hosts.spark.placement import partition_of
@@ -380,11 +381,19 @@ def test_a_group_reads_a_stream_once_and_finds_what_it_finds_in_process(
         for slack, name in enumerate(names)
     ]
     group = op.group(*queries)
-    write_pieces(parts, tmp_path / "in")
+    write_pieces(parts[:1], tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")
     assert "2. order + match of all: 1 instance" in op.explain(group, stream).text
     query = run(op.match(stream, group), tmp_path)
     assert len(query.recentProgress[0]["sources"]) == 1
+    # It goes on from its checkpoint, but not with other queries.
+    write_pieces(parts[1:], tmp_path / "in", begin=1)
+    with pytest.raises(StreamingQueryException) as failed:
+        run(op.match(stream, op.group(*queries[:2], queries[2].within(8))), tmp_path)
+    error = spark_error(failed.value)
+    assert isinstance(error, op.StateError), error
+    assert "belongs to another query" in str(error)
+    run(op.match(stream, group), tmp_path)
     matcher = op.open(group)
     pushed = [(name, rows) for part in parts for name, rows in matcher.push(part).items()]
     expected = [{"query": name} | row for name, rows in pushed for row in rows.to_pylist()]
