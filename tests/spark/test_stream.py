@@ -330,6 +330,10 @@ def test_sources_out_of_order_find_what_the_table_has(
         op.match(streaming.read.parquet(str(tmp_path / "in")), asked, sources=["west"])
 
 
+#: Which rows come out where matches may be taken back.
+EMITTED = (("speculative", "confirmed"), ("speculative", "latest"), ("corrected", "confirmed"))
+
+
 def test_every_kind_of_disorder_gives_what_it_gives_in_process(
     streaming: SparkSession, tmp_path: Path
 ) -> None:
@@ -352,6 +356,8 @@ def test_every_kind_of_disorder_gives_what_it_gives_in_process(
     corrected = op.KSlack(2, late="correct", horizon=200)
     asked["corrected"] = QUERIES["keyed, strict, compares"].disorder(corrected)
     asked["corrected windows"] = QUERIES["three stages, numbered keys"].disorder(corrected)
+    emitted = {f"{name} {how}": asked[name].emit(how) for name, how in EMITTED}
+    asked = {**emitted, **asked}
     write_pieces(parts, tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")
     run(together({name: op.match(stream, q) for name, q in asked.items()}), tmp_path)
@@ -366,6 +372,7 @@ def test_every_kind_of_disorder_gives_what_it_gives_in_process(
     assert all({row["diff"] for row in found[name]} == {1, -1} for name in list(asked)[-2:])
     assert all(late.values())
     assert len(set(late.values())) > 2
+    assert all(found[name] for name in emitted)
 
 
 def test_a_group_reads_a_stream_once_and_finds_what_it_finds_in_process(

@@ -297,6 +297,7 @@ def _queries(variables: tuple[str, ...]) -> st.SearchStrategy[q.Query]:
         instance_count=st.integers(1, 9),
         scheduler=st.none() | _schedulers(),
         order_of_arrival=st.none() | disorders(),
+        emission=st.sampled_from(q.Emission),
     ).map(_without_loose_options)
 
 

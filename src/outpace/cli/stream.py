@@ -48,6 +48,7 @@ from outpace.cli.stream_stop import PipeConsole, StopRequest
 from outpace.engine.order.senders import source_names
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.duration import parse_duration
+from outpace.pattern.query import Emission
 from outpace.report.table import counted
 
 if TYPE_CHECKING:
@@ -119,6 +120,10 @@ def stream(
         str | None,
         typer.Option(help="How far events are out of order, as in SQL: \"SLACK '2 s' LATE PASS\"."),
     ] = None,
+    emit: Annotated[
+        Emission | None,
+        typer.Option(help="Which rows come out where matches may be taken back."),
+    ] = None,
     sender: Annotated[
         list[str] | None,
         typer.Option("--source", help="A source that the column source names; each by itself."),
@@ -161,6 +166,7 @@ def stream(
     called = query[0].stem if len(query) == 1 else f"{query[0].stem} and {len(query) - 1} more"
     additions = Additions(
         disorder_of(slack, disorder),
+        emit,
         late_to is not None,
         invalid_to is not None,
         timed_out_to is not None,

@@ -16,9 +16,10 @@ from outpace.cli.run_query import QueryFiles, SqlText
 from outpace.cli.stream_input import StreamInput
 from outpace.cli.stream_join import check_joined
 from outpace.errors import BindError, OutpaceError, UnsupportedError
+from outpace.pattern.bind.check import check_emission
 from outpace.pattern.disorder import Disorder, InOrder, Invalid, KSlack, Late
 from outpace.pattern.notation.disorder import parse_disorder
-from outpace.pattern.query import Query
+from outpace.pattern.query import Emission, Query
 from outpace.statement.split import whole_table
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Additions:
     ----------
     disorder
         How far events are out of order, in place of what the query says; None where that holds.
+    emission
+        Which rows come out, in place of what the query says; None where that holds.
     late, invalid, timed_out
         Whether these outputs have a folder.
     sources
@@ -48,6 +51,7 @@ class Additions:
     """
 
     disorder: Disorder | None = None
+    emission: Emission | None = None
     late: bool = False
     invalid: bool = False
     timed_out: bool = False
@@ -59,7 +63,7 @@ class Additions:
         return self.late or self.invalid or self.timed_out
 
     def of(self, query: Query) -> Query:
-        """Return the query with its disorder as the options want it.
+        """Return the query with its disorder and what comes out as the options want it.
 
         Examples
         --------
@@ -76,7 +80,10 @@ class Additions:
             disorder = replace(disorder, invalid=Invalid.QUARANTINE)
         self._check(query, disorder)
         changed = disorder != (query.order_of_arrival or InOrder())
-        return query.disorder(disorder) if changed else query
+        query = query.disorder(disorder) if changed else query
+        query = query if self.emission is None else query.emit(self.emission)
+        check_emission(query)
+        return query
 
     def _check(self, query: Query, disorder: Disorder) -> None:
         if disorder.late is Late.SIDE and not self.late:

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.emission import emitted
 from outpace.engine.merge.merger import Merger, out_of_turn
 from outpace.engine.message import (
     AllAnswered,
@@ -271,4 +272,5 @@ class Back(Stateful):
             whole = not history.went_back or not (self._again or any(self._due))
             nothing = WindowMatches.none(self._spec.bound.output)
             matches = history.emit(self._certain) if whole else nothing
+            matches = emitted(self._spec.query, matches)
         return [Emit(matches, self._nothing, min(self._watermarks))]

@@ -78,7 +78,7 @@ class GroupSpec:
     @cached_property
     def output(self) -> pa.Schema:
         """The columns of what comes out."""
-        return joined_schema({one.query.name: one.bound.output for one in self.operators})
+        return joined_schema({one.query.name: one.output for one in self.operators})
 
     @property
     def matcher(self) -> Matcher | None:

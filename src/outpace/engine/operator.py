@@ -20,6 +20,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.emission import emitted
 from outpace.engine.front import Front
 from outpace.engine.instance import Instance
 from outpace.engine.message import (
@@ -89,7 +90,8 @@ class WholeOperator(Stateful):
                         self._history.go_back(message.mark)
             emit = _emitted(self.spec.bound.output, answers)
             if self._history is not None:
-                emit = replace(emit, matches=self._history.emit(certain))
+                said = emitted(self.spec.query, self._history.emit(certain))
+                emit = replace(emit, matches=said)
             return [*aside, emit]
         except BaseException:
             if answers or self.instance.begun != begun:

@@ -18,10 +18,10 @@ from outpace.engine.split.schedule import overlapping, scheduler_of
 from outpace.errors import BindError, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.bind.disorder import BoundDisorder
-from outpace.pattern.bind.query import bind_operator
+from outpace.pattern.bind.query import bind_operator, with_changes
 from outpace.pattern.bind.uncertain import CLOCK_ERROR
 from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
-from outpace.pattern.bound import BoundQuery, Read
+from outpace.pattern.bound import BoundQuery, Read, left_out
 from outpace.pattern.expression import Literal
 from outpace.pattern.query import Query, WithinKind
 from outpace.pattern.schedulers import ByKey
@@ -115,16 +115,27 @@ class OperatorSpec:
 
     @cached_property
     def task(self) -> Task | None:
-        """The pattern as it is matched; None for a user-defined operator."""
+        """The pattern as it is matched; None for a user-defined operator.
+
+        In a stream its matches have all that is said of them, of which `emitted` shows a part.
+        """
         task = self.given
         if task is None and self.query.operator is None:
             task = prepare(self.query, self.schema, timeouts=self.timeouts)
+        if task is not None and self.disorder is not None and self.query.corrects:
+            task = replace(task, bound=with_changes(task.bound))
         return with_clock_errors(task) if self.measured and task is not None else task
 
     @cached_property
     def bound(self) -> BoundQuery:
         """The query, bound to the columns that come."""
         return bind_operator(self.query, self.schema) if self.task is None else self.task.bound
+
+    @property
+    def output(self) -> pa.Schema:
+        """The columns that come out."""
+        hidden = left_out(self.query)
+        return pa.schema([field for field in self.bound.output if field.name not in hidden])
 
     @cached_property
     def windows(self) -> BoundWindows | None:

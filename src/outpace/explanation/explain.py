@@ -35,7 +35,7 @@ from outpace.pattern.group import QueryGroup, told_of
 from outpace.pattern.notation.print_pattern import print_pattern
 from outpace.pattern.notation.print_query import print_fluent, print_match_recognize
 from outpace.pattern.notation.print_windows import window_calls
-from outpace.pattern.query import Consume, Query, RowsPerMatch, Selection, Skip
+from outpace.pattern.query import Consume, Emission, Query, RowsPerMatch, Selection, Skip
 from outpace.pattern.types import type_name
 
 
@@ -166,6 +166,7 @@ class Explanation:
             f"select: {_selection(query)}",
             f"measures: {measured or _NO_MEASURES[bool(keys) and query.rows is RowsPerMatch.ONE]}",
             f"rows: {query.rows.value}",
+            *([f"emit: {_EMISSIONS[query.emission]}"] if query.corrects else []),
         ]
         left_out = ["reorderer (the rows are sorted here)"]
         if not windows:
@@ -220,6 +221,11 @@ def _query_text(query: Query) -> str:
 _NO_MEASURES = {
     False: "none",
     True: "none, so a match shows its partition alone; add some, as measures(rows='COUNT(*)')",
+}
+_EMISSIONS = {
+    Emission.CHANGES: "all changes: matches come, are taken back, are confirmed",
+    Emission.CONFIRMED: "matches that nothing takes back any more, each once",
+    Emission.LATEST: "what brings a table of the present matches up to date, by match_id",
 }
 _MATCHERS = {
     "graph": "by the graph, which shares the work of all matches that overlap",

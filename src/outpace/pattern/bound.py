@@ -18,9 +18,8 @@ import pyarrow as pa
 
 from outpace.errors import OutpaceError, Span
 from outpace.pattern.expression import Scalar
-from outpace.pattern.query import Query
+from outpace.pattern.query import Emission, Query
 
-#: The columns of `Query.over(numbered=True)`, behind all others.
 #: The column that says whether a match is new, 1, or wrong now, -1, where late events correct.
 DIFF: Final = "diff"
 
@@ -28,7 +27,16 @@ DIFF: Final = "diff"
 MATCH: Final = "match_id"
 CONFIRMED: Final = "confirmed"
 
+#: The columns of `Query.over(numbered=True)`, behind all others.
 NUMBERING: Final = ("match_event", "window", "window_start", "window_end")
+
+
+def left_out(query: Query) -> frozenset[str]:
+    """Return the columns that say what becomes of matches, and do not come out."""
+    if not query.corrects or query.emission is Emission.CHANGES:
+        return frozenset()
+    told = {CONFIRMED} if query.confirms else set()
+    return frozenset(told | ({DIFF} if query.emission is Emission.CONFIRMED else set()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from outpace.pattern.query import Query
 _KEYWORDS = frozenset(
     {
         "AFTER", "ALL", "AND", "AS", "ASC", "BETWEEN", "BY", "CASE", "CONSUME", "COUNT", "CURRENT",
-        "DEFINE", "DESC", "DISORDER", "DISTINCT", "ELSE", "EMPTY", "END", "EVENTS", "FINAL",
+        "DEFINE", "DESC", "DISORDER", "DISTINCT", "ELSE", "EMIT", "EMPTY", "END", "EVENTS", "FINAL",
         "FIRST", "IN", "INSTANCES", "INTERVAL", "IS", "LAST", "LIKE", "LIMIT", "MATCH",
         "MATCHES", "MATCH_RECOGNIZE", "MEASURES", "NEXT", "NO", "NOT", "NULL", "NULLS", "OMIT",
         "ONE", "OR", "ORDER", "OVER", "PARTITION", "PAST", "PATTERN", "PER", "PERMUTE",

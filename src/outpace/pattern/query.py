@@ -98,6 +98,17 @@ class JoinKind(Enum):
     """They come out alone."""
 
 
+class Emission(Enum):
+    """Which rows come out of a stream whose matches may be taken back."""
+
+    CHANGES = "changes"
+    """All that happens to matches: they come, are taken back, are confirmed."""
+    CONFIRMED = "confirmed"
+    """Matches that nothing takes back any more, each once."""
+    LATEST = "latest"
+    """What a table of the present matches needs: those that are new or changed, and that go."""
+
+
 @dataclass(frozen=True, slots=True)
 class AfterMatch:
     """AFTER MATCH SKIP: where to, which variable, and whether a missing variable is an error.
@@ -187,6 +198,7 @@ class Clauses:
     instance_count: int = 1
     scheduler: Scheduler | None = None
     order_of_arrival: Disorder | None = None
+    emission: Emission = Emission.CHANGES
     #: Definitions of variables that an earlier pattern had and the present one has not.
     set_aside: tuple[tuple[str, Expression], ...] = field(default=(), compare=False)
 
@@ -498,6 +510,17 @@ class Query(Clauses):
         """Whether matches come before they are certain, so that the result says which are."""
         return isinstance(self.order_of_arrival, Speculative)
 
+    @property
+    def confirms(self) -> bool:
+        """Whether it is told when nothing takes a match back any more."""
+        return self.speculates or (self.corrects and self.emission is Emission.CONFIRMED)
+
+    @property
+    def identifies(self) -> bool:
+        """Whether rows have the ids of their matches, as others say later what becomes of them."""
+        latest = self.corrects and self.emission is Emission.LATEST
+        return latest or (self.speculates and self.emission is Emission.CHANGES)
+
     def disorder(self, disorder: Disorder) -> Query:
         """Say how far the events of a stream may be out of order, and what becomes of late ones.
 
@@ -514,6 +537,30 @@ class Query(Clauses):
         return replace(
             self, order_of_arrival=an_instance(disorder, Disorder, "disorder", hint=hint)
         )
+
+    def emit(self, emission: str | Emission) -> Query:
+        """Say which rows come out where matches may be taken back.
+
+        That is with `op.Speculative`, and with late="correct"; a complete table has nothing to take
+        back, and gives all its matches once.
+
+        Parameters
+        ----------
+        emission
+            "changes", the default: each match when it comes (`diff` 1), when it is taken back (-1)
+            and when it is confirmed (0). "confirmed": only matches that nothing takes back any
+            more, each once, as a reorderer that waits would give them; no column says more.
+            "latest": what brings a table of the present matches up to date, by `match_id`: with
+            `diff` 1 the rows of a match as they are now, in place of those it had; with -1 a match
+            that is gone. Each match is in a push at most once, and what stays as it is never.
+
+        Examples
+        --------
+        >>> rise = Query("rise").order_by("ts").pattern("A B").measures(at="B.ts")
+        >>> print(rise.disorder(Speculative("2 s")).emit("confirmed").emission.value)
+        confirmed
+        """
+        return replace(self, emission=one_of(Emission, emission, "emit"))
 
     @staticmethod
     def from_sql(text: str, *, dialect: str = "outpace", name: str = "query") -> Query:

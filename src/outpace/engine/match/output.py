@@ -60,7 +60,7 @@ def match_rows(
         row_index, measures = _with_unmatched(block, found, row_index, match_index, measures)
     if bound.query.corrects:
         measures[DIFF] = pa.array(np.ones(len(row_index), np.int64))
-    if bound.query.speculates:
+    if bound.query.confirms:
         measures[CONFIRMED] = pa.array(np.ones(len(row_index), np.bool_))
     columns = {
         name: gather(block.columns[name], row_index)

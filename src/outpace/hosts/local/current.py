@@ -57,7 +57,7 @@ class CurrentMatches:
                 raise DataError(
                     f"the rows have no column '{name}'",
                     hint="apply what a query with op.Speculative gives; with late='correct' add"
-                    " measures(match_id=op.match_id())",
+                    " emit('latest')",
                 )
         current = self._table
         if current is None:
@@ -70,8 +70,7 @@ class CurrentMatches:
             rows = changes.slice(low, high - low).drop_columns([DIFF])
             match int(diffs[low]):
                 case 1:
-                    _require_new(current, rows)
-                    current = pa.concat_tables([current, rows])
+                    current = pa.concat_tables([_without_others(current, rows), rows])
                 case 0:
                     current = _confirmed(current, rows)
                 case _:
@@ -91,15 +90,21 @@ class CurrentMatches:
         return table.filter(sure)
 
 
-def _require_new(current: pa.Table, rows: pa.Table) -> None:
-    """Refuse matches that are there already."""
+def _without_others(current: pa.Table, rows: pa.Table) -> pa.Table:
+    """Return the rows of matches that stay where others come.
+
+    Where all changes are told, a match that is there already does not come.
+    """
     known = pc.is_in(rows.column(MATCH), current.column(MATCH).combine_chunks())
-    if pc.any(known).as_py():
+    if not pc.any(known).as_py():
+        return current
+    if CONFIRMED in rows.column_names:
         again = rows.column(MATCH).filter(known)[0]
         raise DataError(
             f"the match {again} came already",
             hint="apply all that the stream gave, each push once and in its order",
         )
+    return current.filter(pc.invert(pc.is_in(current.column(MATCH), pc.unique(rows.column(MATCH)))))
 
 
 def _are_named(current: pa.Table, rows: pa.Table) -> pa.ChunkedArray:

@@ -12,7 +12,7 @@ from typing import Final
 
 from outpace.errors import BindError, Span, UnsupportedError, did_you_mean
 from outpace.pattern import ast
-from outpace.pattern.query import Query, RowsPerMatch, Selection, Skip
+from outpace.pattern.query import Emission, Query, RowsPerMatch, Selection, Skip
 from outpace.pattern.size import check_size
 
 #: The most instances that a query may have.
@@ -39,6 +39,7 @@ def check_clauses(query: Query) -> ast.Pattern:
     _check_rows(query, tree)
     _check_bounded(query, tree)
     check_instances(query)
+    check_emission(query)
     return tree
 
 
@@ -48,6 +49,16 @@ def check_streamable(query: Query) -> None:
         raise UnsupportedError(
             "a stream cannot return unmatched rows",
             hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS, or match a whole table",
+        )
+
+
+def check_emission(query: Query) -> None:
+    """Refuse to follow changes where there are none."""
+    if query.emission is Emission.LATEST and not query.corrects:
+        raise BindError(
+            "nothing is taken back, so every match is the latest",
+            where="emit",
+            hint='add disorder(op.Speculative("2 s")) or late="correct", or leave out emit',
         )
 
 

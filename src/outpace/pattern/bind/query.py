@@ -14,7 +14,7 @@ import pyarrow as pa
 from outpace.errors import BindError
 from outpace.pattern import ast, types
 from outpace.pattern.argument import check_characters
-from outpace.pattern.bind.check import check_clauses, check_instances
+from outpace.pattern.bind.check import check_clauses, check_emission, check_instances
 from outpace.pattern.bind.drift import check_drift, drift_fields
 from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
 from outpace.pattern.bind.uncertain import CONFIDENCE, bind_uncertainty
@@ -38,6 +38,7 @@ from outpace.pattern.bound import (
     Present,
     Read,
     ReadPlace,
+    left_out,
     walk,
 )
 from outpace.pattern.functions.condition import COMPARISONS
@@ -89,7 +90,7 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
     measures = _measures(query, schema, names, subsets) or _default_measures(
         query, schema, order_by
     )
-    if query.speculates:
+    if query.identifies:
         measures = _with_identity(measures)
     within = _within(query, schema, order_by)
     uncertainty = None
@@ -124,7 +125,7 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         warnings=(*_useless_order(partition_by, order_by), *_warnings(predicates)),
         uncertainty=uncertainty,
     )
-    if query.duplicates and bound.has(MatchIdentity):
+    if query.duplicates and (query.speculates or bound.has(MatchIdentity)):
         raise BindError(
             "the id of a match is the same in every window that has it",
             where="disorder" if query.speculates else "measures",
@@ -156,6 +157,7 @@ def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
             hint="leave out drift, or use a pattern with measures",
         )
     check_instances(query)
+    check_emission(query)
     if query.corrects:
         raise BindError(
             "corrections are for patterns: what an operator of yours gave cannot be corrected",
@@ -454,6 +456,25 @@ def _used_columns(
     return tuple(used)
 
 
+def with_changes(bound: BoundQuery) -> BoundQuery:
+    """Return a query whose result has all that is said of matches, whatever of it is shown."""
+    query, matched = bound.query, list(bound.matched)
+    own = matched[: len(matched) - len(_shown(query))]
+    numbers = list(bound.output)[len(matched) :]
+    return replace(bound, output=pa.schema([*own, *_said(query), *numbers]))
+
+
+def _said(query: Query) -> list[pa.Field]:
+    """Return the columns that say what becomes of matches."""
+    said = [pa.field(DIFF, pa.int64())] if query.corrects else []
+    return [*said, pa.field(CONFIRMED, pa.bool_())] if query.confirms else said
+
+
+def _shown(query: Query) -> list[pa.Field]:
+    """Return those of them that come out."""
+    return [field for field in _said(query) if field.name not in left_out(query)]
+
+
 def _output(
     query: Query,
     schema: pa.Schema,
@@ -491,9 +512,7 @@ def _output(
         *shown,
         *(field.with_nullable(True) for field in rest),
     ]
-    added = [pa.field(DIFF, pa.int64())] if query.corrects else []
-    added += [pa.field(CONFIRMED, pa.bool_())] if query.speculates else []
-    for field in added:
+    for field in _said(query):
         if field.name in {one.name.lower() for one in matched}:
             raise BindError(
                 f"the result has a column '{field.name}' already",
@@ -501,7 +520,7 @@ def _output(
                 detail=f"what came out is corrected, and '{field.name}' says how",
                 hint="rename that column",
             )
-    matched += added
+    matched += _shown(query)
     return _with_numbers(query, schema, order_by, matched)
 
 

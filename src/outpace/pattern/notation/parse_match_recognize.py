@@ -27,6 +27,7 @@ from outpace.pattern.notation.print_name import RESERVED
 from outpace.pattern.query import (
     AfterMatch,
     Consume,
+    Emission,
     Limit,
     OrderItem,
     Per,
@@ -142,6 +143,7 @@ class _Reader:
             "OVER": self._over,
             "INSTANCES": self._instances,
             "DISORDER": self._disorder,
+            "EMIT": self._emit,
             "SUBSET": self._subset,
             "DEFINE": self._define,
         }
@@ -373,6 +375,12 @@ class _Reader:
 
     def _disorder(self) -> None:
         self.query = self.query.disorder(read_disorder(self.cursor))
+
+    def _emit(self) -> None:
+        cursor = self.cursor
+        if cursor.token.key not in Emission.__members__:
+            raise cursor.unexpected("CHANGES, CONFIRMED or LATEST after EMIT")
+        self.query = self.query.emit(Emission[cursor.advance().key])
 
     def _subset(self) -> None:
         cursor = self.cursor

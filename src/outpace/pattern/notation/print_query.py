@@ -35,6 +35,7 @@ from outpace.pattern.notation.print_windows import window_calls, window_clauses
 from outpace.pattern.query import (
     AfterMatch,
     Consume,
+    Emission,
     OrderItem,
     Query,
     RowsPerMatch,
@@ -71,7 +72,7 @@ def print_identity(query: Query) -> str:
     """Write what a query finds, to tell saved states of different queries apart.
 
     Who matches is left out, as it changes nothing, and so is disorder: events are in order where
-    they are matched. What a user wrote in Python counts by its name.
+    they are matched. So is which rows come out. What a user wrote in Python counts by its name.
 
     Examples
     --------
@@ -79,7 +80,7 @@ def print_identity(query: Query) -> str:
     >>> print_identity(query) == print_identity(query.instances(8))
     True
     """
-    found = replace(query, instance_count=1, scheduler=None, order_of_arrival=None)
+    found = replace(query.emit("changes"), instance_count=1, scheduler=None, order_of_arrival=None)
     python = []
     if isinstance(query.windows, BetweenWindows) and query.windows.predicate is not None:
         options = f"duplicates={query.duplicates} numbered={query.numbered}"
@@ -150,6 +151,8 @@ class _Clauses:
             yield f"{query.join.value.upper()} JOIN"
         yield from window_clauses(query, self.dialect)
         yield from disorder_clauses(query)
+        if query.emission is not Emission.CHANGES:
+            yield f"EMIT {query.emission.value.upper()}"
 
     def _column(self, name: str) -> str:
         return print_name(name, dialect=self.dialect)
@@ -245,6 +248,8 @@ def _calls(query: Query) -> Iterable[str]:
         yield f"uncertain({shown!r}{named})"
     yield from window_calls(query)
     yield from disorder_calls(query)
+    if query.emission is not Emission.CHANGES:
+        yield f"emit({query.emission.value!r})"
 
 
 def _expression_text(node: Expression) -> str:

@@ -219,8 +219,10 @@ def test_what_cannot_be_speculated_on_is_refused() -> None:
         op.CurrentMatches().apply(None)
     unsure = op.CurrentMatches()
     unsure.apply(pa.table({"match_id": ["a"], "diff": [1]}))
+    sure, again = op.CurrentMatches(), {"match_id": ["a"], "diff": [1], "confirmed": [True]}
+    sure.apply(pa.table(again))
     with pytest.raises(op.OutpaceError, match="the match a came already"):
-        unsure.apply(pa.table({"match_id": ["a"], "diff": [1]}))
+        sure.apply(pa.table(again))
     with pytest.raises(op.OutpaceError, match="no column 'confirmed'"):
         unsure.drop_confirmed()
     with pytest.raises(op.OutpaceError, match="no column 'match_id'"):

@@ -1,0 +1,176 @@
+"""Which rows come out where matches may be taken back: confirmed ones, changes, or the latest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.disordered import SCHEMA, drawn_events, queries
+from support.properties import examples
+
+import outpace as op
+from outpace.engine.speculate import retained
+
+Rows = list[dict[str, Any]]
+
+DISORDERS = st.sampled_from(
+    [
+        *(op.Speculative(slack, alpha=alpha) for slack in (4, 12) for alpha in (0, 0.5)),
+        op.Speculative(op.MPKSlack(), alpha=0),
+        *(op.KSlack(slack, late="correct", horizon=8) for slack in (0, 3)),
+        op.Punctuation(late="correct", horizon=100),
+    ]
+)
+
+
+class Present:
+    """The present matches by their ids, as all changes tell."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Rows] = {}
+
+    def apply(self, changes: Rows) -> tuple[Rows, dict[str, Rows]]:
+        """Take the changes of a push; return the rows of confirmed matches, and those before it."""
+        before, certain = self.rows, list[dict[str, Any]]()
+        self.rows = before.copy()
+        for row in changes:
+            diff, sure = row.pop("diff"), row.pop("confirmed", False)
+            name = row.pop("match_id")
+            if sure:
+                certain.append(row)
+            if diff < 0:
+                self.rows.pop(name, None)
+            elif diff > 0:
+                self.rows[name] = [*self.rows.get(name, []), row]
+        return certain, before
+
+
+def check_latest(latest: Rows, before: dict[str, Rows], after: dict[str, Rows]) -> None:
+    """What is gone is told, and what is new or changed, as it is now; all of it once."""
+    gone, come = set[str](), dict[str, Rows]()
+    for row in latest:
+        diff, name = row.pop("diff"), row.pop("match_id")
+        if diff < 0:
+            gone.add(name)
+            assert row in before[name]
+        else:
+            assert diff == 1
+            come.setdefault(name, []).append(row)
+    assert gone == before.keys() - after.keys()
+    assert come == {name: rows for name, rows in after.items() if rows != before.get(name)}
+
+
+@examples(20)
+@given(queries(), DISORDERS, st.sampled_from([3, 4096]), st.integers(0, 1 << 32))
+def test_every_emission_tells_what_all_changes_tell(
+    query: op.Query, disorder: op.pattern.disorder.Disorder, span: int, seed: int
+) -> None:
+    random = Random(seed)
+    coming = sorted(drawn_events(random).to_pylist(), key=lambda e: e["ts"] + random.randint(0, 12))
+    query = query.measures(match_id=op.match_id()).disorder(disorder)
+    asked = {name: query.emit(name) for name in ("changes", "confirmed", "latest")}
+    streams = {name: op.open(one, schema=SCHEMA) for name, one in asked.items()}
+    alone = op.match(SCHEMA.empty_table(), query.disorder(op.KSlack(1))).schema
+    assert op.match(SCHEMA.empty_table(), asked["confirmed"]).schema == alone
+    present, confirmed = Present(), Counter[str]()
+    followed = op.CurrentMatches()
+
+    def take(found: dict[str, pa.Table]) -> None:
+        certain, before = present.apply(found["changes"].to_pylist())
+        assert (
+            found["confirmed"].schema == op.match(SCHEMA.empty_table(), asked["confirmed"]).schema
+        )
+        sure = found["confirmed"].drop_columns(["match_id"]).to_pylist()
+        if query.speculates:
+            assert sure == certain
+        confirmed.update(map(repr, sure))
+        current = Counter(repr(row) for rows in present.rows.values() for row in rows)
+        assert not confirmed - current, "what is confirmed stays"
+        followed.apply(found["latest"])
+        left = followed.table.drop_columns(["match_id"]).to_pylist()
+        assert Counter(map(repr, left)) == current
+        check_latest(found["latest"].to_pylist(), before, present.rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retained, "STRETCH_ROWS", span)
+        while coming:
+            size = random.randint(1, 6)
+            piece, coming = coming[:size], coming[size:]
+            rows = pa.Table.from_pylist(piece, SCHEMA)
+            take({name: stream.push(rows) for name, stream in streams.items()})
+            if random.random() < 0.3:
+                told = piece[-1]["ts"] - random.randint(0, 5)
+                take({name: stream.advance(told) for name, stream in streams.items()})
+            if random.random() < 0.2:
+                streams = {n: op.resume(asked[n], one.state()) for n, one in streams.items()}
+        take({name: stream.finish() for name, stream in streams.items()})
+    everything = Counter(repr(row) for rows in present.rows.values() for row in rows)
+    assert confirmed == everything, "in the end all that is there was confirmed, once"
+
+
+def rises(disorder: op.pattern.disorder.Disorder) -> op.Query:
+    query = op.Query("rise").order_by("ts").pattern("A B").define(B="v > A.v")
+    return query.measures(first="A.v", last="B.v").skip_to_next_row().disorder(disorder)
+
+
+def rows(*values: tuple[int, int]) -> pa.Table:
+    return pa.table({"ts": [ts for ts, _ in values], "v": [v for _, v in values]})
+
+
+def test_late_events_are_confirmed_when_the_horizon_has_passed() -> None:
+    query = rises(op.KSlack(0, late="correct", horizon=10)).emit("confirmed")
+    stream = op.open(query)
+    assert stream.push(rows((1, 10), (3, 30), (4, 20), (9, 0))).to_pylist() == []
+    assert stream.push(rows((2, 25))).to_pylist() == []
+    expected = [{"first": 10, "last": 25}, {"first": 25, "last": 30}]
+    assert stream.push(rows((14, 0))).to_pylist() == expected
+
+
+def test_a_match_that_changed_comes_once_in_place_of_what_it_was() -> None:
+    query = rises(op.Speculative(10, alpha=0)).measures(number="MATCH_NUMBER()").emit("latest")
+    stream = op.open(query)
+    stream.push(rows((3, 10), (4, 30), (5, 0)))
+    found = stream.push(rows((1, 1), (2, 2))).drop_columns(["match_id"])
+    assert found.to_pylist() == [
+        {"first": 1, "last": 2, "number": 1, "diff": 1},
+        {"first": 2, "last": 10, "number": 2, "diff": 1},
+        {"first": 10, "last": 30, "number": 3, "diff": 1},
+    ]
+
+
+@pytest.mark.parametrize("emission", ["changes", "confirmed", "latest"])
+def test_it_is_written_in_sql_and_in_python(emission: str) -> None:
+    query = rises(op.Speculative(10)).emit(emission)
+    text = query.to_sql()
+    assert ("EMIT" in text) == ("emit" in query.to_python()) == (emission != "changes")
+    assert op.Query.from_sql(text, name="rise") == query
+    written = text.replace("PATTERN", f"EMIT {emission} PATTERN") if "EMIT" not in text else text
+    assert op.Query.from_sql(written, name="rise") == query
+
+
+def test_where_nothing_is_taken_back_all_is_confirmed() -> None:
+    plain = rises(op.KSlack(1))
+    assert op.match(rows((1, 1), (2, 2)), plain.emit("confirmed")).num_rows == 1
+    with pytest.raises(op.OutpaceError, match="every match is the latest"):
+        op.open(plain.emit("latest"))
+    with pytest.raises(op.OutpaceError, match="emit does not know 'all'"):
+        plain.emit("all")
+    own = rises(op.KSlack(0, late="correct", horizon=5)).measures(confirmed="A.v").emit("latest")
+    assert op.open(own).push(rows((1, 1), (2, 2), (3, 0)))["confirmed"].to_pylist() == [1]
+    with pytest.raises(op.OutpaceError, match="column 'diff' already"):
+        op.open(rises(op.Speculative(1)).measures(diff="A.v").emit("confirmed")).push(rows((1, 1)))
+
+
+def test_a_state_goes_on_with_another_emission_where_it_fits() -> None:
+    query = rises(op.Speculative(10, alpha=0))
+    stream = op.open(query)
+    stream.push(rows((1, 10), (3, 30), (4, 20)))
+    found = op.resume(query.emit("latest"), stream.state()).push(rows((2, 25)))
+    assert found["diff"].to_pylist() == [-1, 1, 1]
+    with pytest.raises(op.StateError):
+        op.resume(query.emit("confirmed"), stream.state())
