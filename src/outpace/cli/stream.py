@@ -42,7 +42,14 @@ from outpace.cli.stream_output import (
     folder_of,
     output_of,
 )
-from outpace.cli.stream_query import Additions, check_query, disorder_of, endings, found
+from outpace.cli.stream_query import (
+    Additions,
+    check_query,
+    disorder_of,
+    endings,
+    found,
+    tells_changes,
+)
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import PipeConsole, StopRequest
 from outpace.engine.order.senders import source_names
@@ -188,6 +195,7 @@ def stream(
         options=options.pairs(to_option, "--to-option"),
         console=shown,
         limit=limit,
+        changes=tells_changes(request, additions),
         stream=checkpoint if address else None,
     )
     check_remote(output, address)

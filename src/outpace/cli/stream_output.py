@@ -27,6 +27,7 @@ from outpace.cli.run_output import check_writable
 from outpace.cli.stream_input import spark_path
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
 from outpace.files.small_file import read_small
+from outpace.pattern.bound import CONFIRMED, DIFF
 from outpace.report.table import FittedTable
 
 if TYPE_CHECKING:
@@ -39,6 +40,15 @@ POSTGRES: Final = "postgres:"
 
 #: What stands for the console.
 CONSOLE: Final = "console"
+
+#: What is said of a match, in words, and their colours.
+_TENTATIVE, _CONFIRMED, _RETRACTED = "tentative", "confirmed", "retracted"
+_COLOURS: Final = {_TENTATIVE: "yellow", _CONFIRMED: "green", _RETRACTED: "red"}
+_LEGEND: Final = {
+    _TENTATIVE: "may be taken back",
+    _CONFIRMED: "stays",
+    _RETRACTED: "taken back",
+}
 
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 #: What a file of offsets may have; those of Spark have some kilobytes for each source.
@@ -88,10 +98,13 @@ class ConsoleWriter:
         Where.
     limit
         The most rows of one batch.
+    changes
+        Whether rows say what becomes of matches: then a word says it, in colours on a terminal.
     """
 
     console: Console
     limit: int
+    changes: bool = False
     _widths: list[int] = field(default_factory=list)
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
@@ -104,11 +117,16 @@ class ConsoleWriter:
 
     def show(self, shown: pa.Table, rows: int) -> None:
         """Print rows under those that are there, and how many more there are."""
+        first, colours = not self._widths, dict[str, str]()
+        if self.changes:
+            shown = _in_words(shown)
+            colours = _COLOURS
+            if first and self.console.is_terminal and not self.console.no_color:
+                self.console.print(_legend())
         columns = [
             ["NULL" if value is None else str(value) for value in column.to_pylist()]
             for column in shown.columns
         ]
-        first = not self._widths
         known = self._widths or [len(name) for name in shown.schema.names]
         self._widths = [
             max(width, *map(len, column)) if column else width
@@ -125,10 +143,36 @@ class ConsoleWriter:
                 min_width=min(width, self.console.width // max(1, len(columns))),
             )
         for row in zip(*columns, strict=True):
-            table.add_row(*map(Text, row))
+            table.add_row(*map(Text, row), style=colours.get(row[0]))
         self.console.print(FittedTable(table))
         if rows > shown.num_rows:
             self.console.print(f"and {rows - shown.num_rows:,} more", style="dim")
+
+
+def _in_words(rows: pa.Table) -> pa.Table:
+    """Return rows with a word for what becomes of their matches, in place of the columns for it.
+
+    Examples
+    --------
+    >>> told = pa.table({"x": [1, 2, 1], "diff": [1, 1, -1], "confirmed": [False, True, False]})
+    >>> _in_words(told).to_pydict()
+    {'match': ['tentative', 'confirmed', 'retracted'], 'x': [1, 2, 1]}
+    """
+    sure = [False] * rows.num_rows
+    if CONFIRMED in rows.column_names:
+        sure = rows.column(CONFIRMED).to_pylist()
+    words = [
+        _RETRACTED if diff < 0 else _CONFIRMED if certain else _TENTATIVE
+        for diff, certain in zip(rows.column(DIFF).to_pylist(), sure, strict=True)
+    ]
+    kept = [name for name in rows.column_names if name not in (DIFF, CONFIRMED)]
+    return rows.select(kept).add_column(0, "match", pa.array(words, pa.string()))
+
+
+def _legend() -> Text:
+    """Return what the colours mean."""
+    words = [Text.assemble((word, _COLOURS[word]), f": {said}") for word, said in _LEGEND.items()]
+    return Text("   ").join(words)
 
 
 @dataclass(frozen=True)
@@ -196,6 +240,7 @@ def output_of(
     options: Mapping[str, str] | None = None,
     console: Console,
     limit: int = 20,
+    changes: bool = False,
     stream: str | None = None,
 ) -> BatchWriter | SparkSink:
     """Read what `--to` says, after all checks that need no rows.
@@ -208,8 +253,8 @@ def output_of(
         What a folder gets, or the name of any sink of Spark.
     options
         Options of a sink of Spark.
-    console, limit
-        Where rows are shown, and how many of a batch.
+    console, limit, changes
+        Where rows are shown, how many of a batch, and whether they say what becomes of matches.
     stream
         The name under which PostgreSQL notes batches, where Spark does not tell one.
     """
@@ -221,7 +266,7 @@ def output_of(
     if text == CONSOLE and files:
         if format is not None:
             raise BindError(f"the console does not take {format}", hint="--to FOLDER")
-        return ConsoleWriter(console, limit)
+        return ConsoleWriter(console, limit, changes)
     if not files:
         assert format is not None
         path = {} if text == CONSOLE else {"path": text}

@@ -155,6 +155,17 @@ def _check_inputs(request: Request, inputs: Sequence[StreamInput]) -> None:
         )
 
 
+def tells_changes(request: Request, additions: Additions) -> bool:
+    """Say whether all rows tell what becomes of matches."""
+    if isinstance(request, SqlText):
+        return False
+    queries = [request] if isinstance(request, Query) else [query for _, query in request.files]
+    return all(
+        query.corrects and query.emission is not Emission.CONFIRMED
+        for query in map(additions.of, queries)
+    )
+
+
 def endings(request: Request, additions: Additions, timing: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings with which a query ends that is to take what is there.
 

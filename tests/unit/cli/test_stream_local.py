@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import re
+import signal
+import subprocess
+import sysconfig
 import threading
 import time
 from dataclasses import dataclass, field
@@ -14,6 +20,7 @@ import pytest
 from rich.console import Console
 from support.patient_order import ASKED, Patient, PatientOrder
 from support.run_inputs import CLAUSE, TICKS, write_inputs
+from support.terminal import read_to_end, read_until
 from typer.testing import CliRunner
 
 import outpace as op
@@ -28,6 +35,8 @@ from outpace.cli.stream_query import Additions
 from outpace.cli.stream_stop import StopRequest
 from outpace.engine.order.choose import ORDERS
 from outpace.ingest.log import create
+
+OUTPACE = f"{sysconfig.get_path('scripts')}/outpace"
 
 
 @pytest.fixture(autouse=True)
@@ -360,3 +369,77 @@ def test_other_statements_with_joins_run_on_spark(text: str) -> None:
     inputs = [input_of(one) for one in SIDES[1::2]]
     asked = SqlText(text, "outpace", Path("join.sql"))
     assert why_spark(asked, inputs, Additions(), TextOptions()) is not None
+
+
+SPECULATIVE = """
+MATCH_RECOGNIZE (ORDER BY ts MEASURES A.price AS low, B.price AS high
+    AFTER MATCH SKIP TO NEXT ROW PATTERN (A B) DISORDER SPECULATIVE SLACK (SLACK 10) ALPHA 0
+    DEFINE B AS B.price > A.price)
+"""
+LEGEND = "tentative: may be taken back   confirmed: stays   retracted: taken back"
+
+
+def changing(folder: Path) -> list[str]:
+    """Write a query and a stream whose second file takes a match back; return the arguments."""
+    (folder / "rise.sql").write_text(SPECULATIVE)
+    (folder / "coming").mkdir()
+    for number, (ts, price) in enumerate([([1, 3, 4], [1, 3, 2]), ([2, 14, 15], [2, 0, 0])]):
+        pq.write_table(pa.table({"ts": ts, "price": price}), folder / f"coming/{number}.parquet")
+    return ["rise.sql", "--from", "coming"]
+
+
+def test_changes_are_told_in_plain_words_where_no_terminal_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [*changing(folder), "--trigger", "available-now"]
+    # Both files are one batch here, so nothing is taken back.
+    code, out, _ = stream(*arguments)
+    assert code == 0
+    assert [line.split()[:3] for line in out] == [
+        ["match", "low", "high"],
+        ["confirmed", "1", "2"],
+        ["confirmed", "2", "3"],
+    ]
+    _, out, _ = stream(*arguments, "--emit", "confirmed")
+    assert [line.split() for line in out] == [["low", "high"], ["1", "2"], ["2", "3"]]
+    code, _, error = stream("clause.sql", "--from", "coming", "--emit", "latest")
+    assert (code, "every match is the latest" in error) == (2, True)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_on_a_terminal_changes_have_three_colours_and_a_legend(folder: Path, plain: bool) -> None:
+    arguments = changing(folder)
+    (folder / "coming" / "1.parquet").rename(folder / "later.parquet")
+    terminal, inside = pty.openpty()
+    settings = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
+    given = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    running = subprocess.Popen(
+        ["env", "--default-signal=INT", OUTPACE, "stream", *arguments, "--trigger", "200 ms"],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        env={**given, **settings, **({"NO_COLOR": "1"} if plain else {})},
+        start_new_session=True,
+    )
+    os.close(inside)
+    said = read_until(terminal, "tentative ")
+    (folder / "later.parquet").rename(folder / "coming" / "1.parquet")
+    said += read_until(terminal, "confirmed  ")
+    running.send_signal(signal.SIGINT)
+    said += read_to_end(terminal)
+    assert running.wait(60) == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
+    assert (LEGEND in text) != plain
+    rows = [
+        line.strip().split()[:3]
+        for line in text.splitlines()
+        if re.match(r"(tentative|confirmed|retracted) +\d", line.strip())
+    ]
+    assert rows == [
+        ["tentative", "1", "3"],
+        ["retracted", "1", "3"],
+        ["confirmed", "1", "2"],
+        ["confirmed", "2", "3"],
+    ]
+    for word, colour in (("tentative", 33), ("retracted", 31), ("confirmed", 32)):
+        assert bool(re.search(rf"\x1b\[{colour}m{word}", said)) != plain

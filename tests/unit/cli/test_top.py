@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sysconfig
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from support.stage_reports import observed
+from support.terminal import read_to_end, read_until
 from typer.testing import CliRunner
 
 from outpace.cli import top as top_module
@@ -207,35 +207,18 @@ def test_on_a_terminal_it_goes_on_until_it_is_told_to_end(ends: str) -> None:
         start_new_session=True,
     )
     os.close(inside)
-    said = _read_until(terminal, "batch 2")
+    said = read_until(terminal, "batch 2")
     known.progressed(
         {"id": "q1", "runId": "r1", "name": "dips", "timestamp": "2024-01-02T09:30:09Z",
          "batchId": 3, "batchDuration": 700}
     )  # fmt: skip
-    said += _read_until(terminal, "batch 3")
+    said += read_until(terminal, "batch 3")
     if ends == "interrupt":
         running.send_signal(signal.SIGINT)
     else:
         server.close()
-    _read_to_end(terminal)
+    read_to_end(terminal)
     assert running.wait(60) == 0
     if ends == "interrupt":
         server.close()
     assert "Traceback" not in said
-
-
-def _read_until(terminal: int, text: str) -> str:
-    said, deadline = "", time.monotonic() + 120
-    while text not in said:
-        assert time.monotonic() < deadline, said
-        said += os.read(terminal, 65536).decode("utf-8", "replace")
-    return said
-
-
-def _read_to_end(terminal: int) -> None:
-    try:
-        while os.read(terminal, 65536):
-            pass
-    except OSError:
-        pass  # the other side is closed
-    os.close(terminal)
