@@ -42,6 +42,8 @@ class CellInput:
         self._unawaited = 0
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
         self._patient = self._to_side = False
+        #: How busy the host was, for the next batch; None where it does not say.
+        self.busy: float | None = None
         if isinstance(spec, OperatorSpec):
             assert spec.disorder is not None
             self._patient = spec.disorder["patience"] is not None
@@ -147,7 +149,7 @@ class CellInput:
         spans = None
         if self._divisible:
             spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in cells)])
-        return EventsArrived(rows, source, spans=spans, watermark=told, arrival=now)
+        return EventsArrived(rows, source, spans=spans, watermark=told, arrival=now, busy=self.busy)
 
     def _watermark(self, source: int) -> int:
         """Return the time before which an event of a source is late."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from outpace.engine.match.identity import MatchIds
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bound import CONFIRMED, DIFF, left_out
 from outpace.pattern.query import Emission, Query
@@ -35,3 +38,15 @@ def emitted(query: Query, matches: WindowMatches) -> WindowMatches:
     latest = matches.take(np.concatenate([gone, come]))
     said = 1 if not len(gone) else 0 if len(come) else -1
     return latest.shown_as(latest.table.drop_columns(sorted(left_out(query))), said)
+
+
+def emitted_together(query: Query, parts: Sequence[WindowMatches]) -> list[WindowMatches]:
+    """Return what several steps let come out, as if they were one: of the latest, the last."""
+    if query.emission is not Emission.LATEST or len(parts) == 1:
+        return list(parts)
+    later, found = MatchIds.joined([]).array, list[WindowMatches]()
+    for part in reversed(parts):
+        again = pc.is_in(part.ids.array, later).to_numpy(zero_copy_only=False)
+        found.insert(0, part.take(np.flatnonzero(~again)))
+        later = pa.concat_arrays([later, part.ids.array])
+    return found

@@ -26,6 +26,7 @@ from outpace.engine.back import Back
 from outpace.engine.cell_input import CellInput
 from outpace.engine.codec.cell import Cell, CellKind, Counters, add_reports, in_order
 from outpace.engine.codec.table import write_table
+from outpace.engine.emission import emitted_together
 from outpace.engine.event import no_events
 from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
@@ -46,6 +47,7 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.state import State, reading
 from outpace.engine.wire import read_answer, read_delivery, write_answer, write_delivery
 from outpace.errors import StateError
+from outpace.pattern.disorder import Speculative
 
 
 class StagePart(Enum):
@@ -102,6 +104,14 @@ class StageSpec:
         disorder = self.operator.disorder
         return takes_events and disorder is not None and disorder.value.clocked
 
+    @property
+    def follows_load(self) -> bool:
+        """Whether its instance wants to know how busy it is."""
+        if isinstance(self.operator, GroupSpec) or self.operator.disorder is None:
+            return False
+        value = self.operator.disorder.value
+        return isinstance(value, Speculative) and value.follows_load
+
     def make(self, number: int = 0) -> Stage:
         """Return a new instance, of a number."""
         if isinstance(self.operator, GroupSpec):
@@ -126,13 +136,18 @@ class WholeStage:
         """When, by the time of batches, it wants to take a step; None where never."""
         return self.part.front.timer
 
-    def step(self, cells: Sequence[Cell], now: int = NO_TIME) -> list[Cell]:
+    def step(
+        self, cells: Sequence[Cell], now: int = NO_TIME, busy: float | None = None
+    ) -> list[Cell]:
         """Order the events of a batch, match those whose turn it is, and let time pass."""
         arriving, before = self._arriving, self.part.front.arrived
+        arriving.busy = busy
         late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
         instructions = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(instructions)
         emits = [one for one in instructions if isinstance(one, Emit)]
+        told = emitted_together(self.part.spec.query, [emit.matches for emit in emits])
+        emits = [replace(emit, matches=one) for emit, one in zip(emits, told, strict=True)]
         instance = self.part.instance
         self.counters = replace(
             arriving.counters(stimuli, aside, late, before),
@@ -144,9 +159,9 @@ class WholeStage:
             keys=instance.partitions_kept,
         )
         watermark = emits[-1].watermark
-        told = [Cell(CellKind.PULSE, watermark=watermark)] if watermark != NO_TIME else []
+        pulse = [Cell(CellKind.PULSE, watermark=watermark)] if watermark != NO_TIME else []
         found = [cell for emit in emits for cell in _emitted(emit)]
-        return [*found, *arriving.cells(aside), *told]
+        return [*found, *arriving.cells(aside), *pulse]
 
 
 class GroupStage:
@@ -322,11 +337,17 @@ def restore_stage(spec: StageSpec, data: bytes | None, number: int = 0) -> Stage
 
 
 def run_step(
-    stage: Stage, cells: Iterable[Cell], number: int, place: int, now: int = NO_TIME
+    stage: Stage,
+    cells: Iterable[Cell],
+    number: int,
+    place: int,
+    now: int = NO_TIME,
+    busy: float | None = None,
 ) -> list[Cell]:
     """Let instance `number` of the stage at a place in the chain (from 1 on) take a batch.
 
-    `now` is the time of the batch, in microseconds, where the stage goes by it.
+    `now` is the time of the batch, in microseconds, where the stage goes by it; `busy` for which
+    part of the time the instance was busy before it, where alpha follows that.
 
     Returns
     -------
@@ -341,7 +362,9 @@ def run_step(
         taken = cell.kind in stage.takes
         (mine if taken else reports if cell.kind is CellKind.REPORT else others).append(cell)
     taken_cells = in_order(mine)
-    if isinstance(stage, WholeStage | FrontStage | GroupStage):
+    if isinstance(stage, WholeStage):
+        given = stage.step(taken_cells, now, busy)
+    elif isinstance(stage, FrontStage | GroupStage):
         given = stage.step(taken_cells, now)
     else:
         given = stage.step(taken_cells)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 #: A load is measured over at least so long, in seconds.
@@ -44,3 +45,36 @@ class BusyMeter:
         share = self._worked / (now - self._began)
         self._began, self._worked = now, 0.0
         return min(1.0, share)
+
+
+@dataclass(frozen=True)
+class BatchLoad:
+    """How busy an instance is that takes a step in each micro-batch, as it is kept between them.
+
+    What a batch decides by was measured before it, and is kept with the batch before it: a batch
+    that is run again decides the same, however long it takes then.
+
+    Parameters
+    ----------
+    busy
+        For which part of the time it was busy that lies between the last two batches; None where
+        that is not known yet.
+    began, worked
+        When the step of the last batch began, and how long it took, in microseconds.
+
+    Examples
+    --------
+    >>> load = BatchLoad(None, 0, 0).after(1_000_000, 200_000).after(2_000_000, 800_000)
+    >>> load.busy, load.after(3_000_000, 0).busy
+    (0.2, 0.8)
+    """
+
+    busy: float | None
+    began: int
+    worked: int
+
+    def after(self, began: int, worked: int) -> BatchLoad:
+        """Return the load after one more batch, whose step began at a time and took so long."""
+        if not self.began or began <= self.began:
+            return BatchLoad(self.busy, began, worked)  # A clock was set back, or another began.
+        return BatchLoad(min(1.0, self.worked / (began - self.began)), began, worked)

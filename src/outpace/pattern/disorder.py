@@ -484,6 +484,11 @@ class Speculative(Disorder):
         return self.certain.clocked
 
     @property
+    def follows_load(self) -> bool:
+        """Whether alpha is lower the less the host has to do."""
+        return self.alpha is None
+
+    @property
     def certain(self) -> Disorder:
         """The reorderer that says what is certain, with the settings that all kinds have."""
         assert isinstance(self.slack, Disorder)

@@ -347,14 +347,14 @@ def check_on_spark(query: Query, *, alone: bool) -> None:
         Whether the stream gives its result alone, and no rows that are put aside.
     """
     disorder = query.order_of_arrival
-    if isinstance(disorder, Speculative) and disorder.alpha is None:
+    if not alone or disorder is None:
+        return
+    if isinstance(disorder, Speculative) and disorder.follows_load:
         raise UnsupportedError(
-            "alpha follows the load of one process, which nobody measures on Spark",
+            "alpha follows the load of one query, which nobody measures where several run together",
             where="disorder",
             hint="say what it is: op.Speculative(..., alpha=0.2)",
         )
-    if not alone or disorder is None:
-        return
     if disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE:
         raise UnsupportedError(
             "the stream gives its result alone, without the rows that are put aside",

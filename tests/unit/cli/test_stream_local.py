@@ -250,7 +250,7 @@ def test_an_event_that_several_queries_drop_is_late_once() -> None:
     text, feed = io.StringIO(), Pieces([[5, 9], [7, 6]])
     console = Console(file=text, force_terminal=True, width=200)
     timing = {"availableNow": True}
-    run_in_process(both, feed, ConsoleWriter(console, 5), timing, StopRequest(), console)
+    run_in_process(both, [feed], ConsoleWriter(console, 5), timing, StopRequest(), console)
     assert "2 late" in text.getvalue()
 
 

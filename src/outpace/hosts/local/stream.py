@@ -108,9 +108,8 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
     ) -> None:
         super().__init__(sources=sources, timeouts=timeouts, choose=choose)
         self._query = query
-        disorder, follows = query.order_of_arrival, False
-        if isinstance(disorder, Speculative):
-            follows = disorder.alpha is None
+        disorder = query.order_of_arrival
+        follows = isinstance(disorder, Speculative) and disorder.follows_load
         #: Measures the load, where something follows it.
         self._meter = BusyMeter() if follows else None
         self._dropped: LateEvents | None = None

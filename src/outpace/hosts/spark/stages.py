@@ -25,6 +25,7 @@ from outpace.engine.codec.table import read_table
 from outpace.engine.packing import Packing
 from outpace.engine.stage import StageSpec, restore_stage, run_step, save_stage
 from outpace.hosts.background import compile_when_loaded
+from outpace.hosts.clock import BatchLoad, clock_time
 from outpace.hosts.spark.frame import RecordBatches, as_planned, pieces
 
 #: The outputs of a stream by their names.
@@ -34,6 +35,9 @@ OUTPUTS: Final = {
     "late": CellKind.LATE,
     "invalid": CellKind.INVALID,
 }
+
+#: What is kept of the load, where something follows it.
+_LOAD: Final = "busy double, began bigint, worked bigint"
 
 #: Parts of the input: rows, or nothing but time, and what is promised of later rows.
 Parts = Iterable[tuple[pa.Table | None, int]]
@@ -152,6 +156,8 @@ class StageProcessor(StatefulProcessor):
         self._state = handle.getValueState("state", "state binary")
         self._spec = self._part.value
         self._clocked = self._spec.clocked
+        follows = self._spec.follows_load
+        self._load = handle.getValueState("load", _LOAD) if follows else None
         matcher = self._spec.matcher
         if matcher is not None:
             compile_when_loaded(matcher)
@@ -178,19 +184,25 @@ class StageProcessor(StatefulProcessor):
         number = self._own.index(int(key[0]))
         # The time of a batch is written down with it, so a batch that is run again has the same.
         now_ms = times.getCurrentProcessingTimeInMs() if self._clocked else None
-        clock = [time.perf_counter_ns()]
+        began, clock = clock_time(), [time.perf_counter_ns()]
+        load = BatchLoad(None, 0, 0)
+        if self._load is not None and (known := self._load.get()) is not None:
+            load = BatchLoad(*known)
         saved = self._state.get()
         data = None if saved is None else bytes(saved[0])
         stage = restore_stage(self._spec, data, number)
         clock.append(time.perf_counter_ns())
         now = NO_TIME if now_ms is None else now_ms * 1000
-        given = run_step(stage, cells, number, self._place, now)
+        given = run_step(stage, cells, number, self._place, now, load.busy)
         clock.append(time.perf_counter_ns())
         state = save_stage(self._spec, stage)
         self._state.update((state,))
         if now_ms is not None:
             self._set_timer(stage.timer, now_ms, expired)
         clock.append(time.perf_counter_ns())
+        if self._load is not None:
+            after = load.after(began, (clock[-1] - clock[0]) // 1000)
+            self._load.update((after.busy, after.began, after.worked))
         restored, stepped, written = (
             (after - before) // 1000 for before, after in itertools.pairwise(clock)
         )

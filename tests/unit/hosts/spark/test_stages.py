@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections import Counter
 from dataclasses import astuple, replace
 from typing import Any
@@ -346,3 +347,84 @@ def test_exchanges_that_cannot_be_used_are_refused_or_set_aside() -> None:
         {"ts": pa.int64(), "x": pa.int64(), "source": pa.string(), "clock": pa.int64()}
     )
     assert not plan_stream(PAIRS, plain, 2, sources=("a", "b")).packing.clocks
+
+
+class LoadedBatches:
+    """Runs a query whose alpha follows the load, and takes what is kept from batch to batch."""
+
+    def __init__(self) -> None:
+        query = op.Query("q").order_by("ts").pattern("A B").define(B="x > A.x")
+        query = query.measures(at="B.ts").disorder(op.Speculative(100))
+        self.plan = plan_stream(query, SCHEMA, 2)
+        (self._spec,) = self.plan.stages
+        self.kept: dict[str, Any] = {}
+
+    def step(self, *times: int) -> list[tuple[int, bool]]:
+        tester = TwsTester(StageProcessor(PlanPart(self._spec), 1, [0], [0]), timeMode="None")
+        for name, value in self.kept.items():
+            tester.updateValueState(name, 0, value)
+        table = pa.table({"ts": times, "x": times, "seq": times}, schema=SCHEMA)
+        cells = cell_batch(self.plan.packing.pack(table)).to_pandas().iloc[:, 1:]
+        given = tester.testInPandas(0, cells)
+        self.kept = {name: tester.peekValueState(name, 0) for name in ("state", "load")}
+        cells = read_cells(pa.RecordBatch.from_pandas(given, preserve_index=False))
+        tables = [read_table(one.block) for one in cells if one.kind is CellKind.MATCHES]
+        return [(row["at"], row["confirmed"]) for one in tables for row in one.to_pylist()]
+
+
+def test_alpha_follows_the_load_and_a_batch_that_is_run_again_decides_the_same() -> None:
+    batches = LoadedBatches()
+    assert batches.step(1, 2, 3) == [], "at first it waits as the reorderer does"
+    busy, began, worked = batches.kept["load"]
+    assert (busy, began > 0, worked > 0) == (None, True, True)
+    batches.kept["load"] = (0.0, began, worked)  # It has nothing to do.
+    early: list[tuple[int, bool]] = []
+    for _ in range(8):
+        before = batches.kept.copy()
+        found = batches.step()
+        early += found
+        # What was measured while it ran counts in the next batch.
+        after, batches.kept = batches.kept, before
+        time.sleep(0.01)
+        assert batches.step() == found
+        assert batches.kept["state"] == after["state"]
+        batches.kept["load"] = (0.0, *batches.kept["load"][1:])
+    assert early == [(2, False)]
+    batches.kept["load"] = (0.95, *batches.kept["load"][1:])
+    assert batches.step(5, 6) == [], "too busy: it waits again"
+    assert 0 < batches.kept["load"][0] <= 1
+
+
+def test_a_match_is_once_in_what_a_batch_says_is_the_latest() -> None:
+    """Each source of a batch is a step, and that of one may change what that of another gave."""
+    numbers = np.random.default_rng(11)
+    schema = SCHEMA.append(pa.field("source", pa.string()))
+    query = PAIRS.disorder(op.InOrder(late="correct", horizon=200)).emit("latest")
+    query = query.measures(number="MATCH_NUMBER()")
+    plan = plan_stream(query, schema, 1, sources=("a", "b"))
+    (spec,) = plan.stages
+    stage, stream = spec.make(), op.open(query, sources=["a", "b"], schema=schema)
+    present, expected = op.CurrentMatches(), op.CurrentMatches()
+    several = 0
+    for low in range(0, 600, 50):
+        rows = [
+            {
+                "ts": int(ts),
+                "x": int(numbers.integers(0, 5)),
+                "seq": low + seq,
+                "source": "ab"[seq % 2],
+            }
+            for seq, ts in enumerate(low + numbers.integers(-40, 50, 50))
+        ]
+        table = pa.Table.from_pylist(rows, schema)
+        cells = run_step(stage, plan.packing.pack(table), 0, 1)
+        found = [read_table(one.block) for one in cells if one.kind is CellKind.MATCHES]
+        told = Counter(name for one in found for name in one["match_id"].to_pylist())
+        assert set(told.values()) <= {1}
+        several += len(found) > 1
+        for one in found:
+            present.apply(one)
+        expected.apply(stream.push(table))
+    assert several
+    left = [Counter(map(repr, one.table.to_pylist())) for one in (present, expected)]
+    assert left[0] == left[1]
