@@ -108,8 +108,13 @@ def _without_others(current: pa.Table, rows: pa.Table) -> pa.Table:
 
 
 def _are_named(current: pa.Table, rows: pa.Table) -> pa.ChunkedArray:
-    """Say which rows are those of the matches of others, or refuse matches that nobody knows."""
+    """Say which rows are those of the matches of others.
+
+    Where all changes are told, matches that nobody knows are refused.
+    """
     names = pc.unique(rows.column(MATCH))
+    if CONFIRMED not in rows.column_names:
+        return pc.is_in(current.column(MATCH), names)
     unknown = names.filter(pc.invert(pc.is_in(names, current.column(MATCH).combine_chunks())))
     if len(unknown):
         raise DataError(

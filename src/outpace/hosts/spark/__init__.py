@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from outpace.hosts.spark import current as current
 from outpace.hosts.spark import metrics as metrics
 from outpace.hosts.spark import postgres as postgres
 from outpace.hosts.spark.session import require_spark, session
@@ -24,4 +25,4 @@ else:
         return with_schema
 
 
-__all__ = ["metrics", "postgres", "session", "with_schema"]
+__all__ = ["current", "metrics", "postgres", "session", "with_schema"]

@@ -5,6 +5,9 @@ then one transaction moves the rows of the tasks that Spark counts as done into 
 writes the batch's number beside them. A batch that Spark runs again, after whatever crash, is found
 there and not written twice; rows of tasks that ended, or ran twice, are never moved.
 
+Where matches may be taken back, the table may follow: it has a row for each match that is there,
+and the transaction merges the changes of the batch into it.
+
 A task holds one Arrow batch of rows, the driver one line for each task.
 """
 
@@ -23,8 +26,11 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import pyarrow as pa
 
-from outpace.errors import DataError, OutpaceError, StateError, UnsupportedError
+from outpace.errors import DataError, OutpaceError, StateError
+from outpace.hosts.spark.batch import check_changes, query_id
 from outpace.hosts.spark.postgres_copy import as_written, column_type, copy_text
+from outpace.pattern.argument import a_flag
+from outpace.pattern.bound import DIFF, MATCH
 
 if TYPE_CHECKING:
     import psycopg
@@ -40,6 +46,8 @@ _LOCK_SECONDS_MAX: Final = 60
 
 #: The column of the staging table that tells the tasks apart; no column of a stream has this name.
 _TOKEN: Final = "outpace token"
+#: The one that tells in which order a task had its rows, where that counts.
+_PLACE: Final = "outpace place"
 #: The batch before the first one.
 _NONE: Final = -1
 
@@ -50,7 +58,9 @@ _STAGED: Final = pa.schema([("token", pa.string()), ("rows", pa.int64())])
 _STAGED_ON_SPARK: Final = "token string, rows bigint"
 
 
-def writer(dsn: str, table: str, *, stream: str | None = None) -> PostgresWriter:
+def writer(
+    dsn: str, table: str, *, stream: str | None = None, current: bool = False
+) -> PostgresWriter:
     """Return the function for `foreachBatch` that writes a stream into a table of PostgreSQL.
 
     Parameters
@@ -65,6 +75,11 @@ def writer(dsn: str, table: str, *, stream: str | None = None) -> PostgresWriter
     stream
         The name under which finished batches are noted: one for each checkpoint folder. By default
         the query's id, which is in the checkpoint; Spark Connect does not tell it to the function.
+    current
+        Keep the matches that are there now, of a stream with `match_id` and `diff`: one that comes
+        is inserted, one that changes or is confirmed is updated, one that is taken back is
+        deleted. The table has a row for each match, the columns of the stream without `diff`, and
+        where it is made here `match_id` as its key.
 
     Returns
     -------
@@ -87,7 +102,7 @@ def writer(dsn: str, table: str, *, stream: str | None = None) -> PostgresWriter
         psycopg.conninfo.conninfo_to_dict(dsn)
     except psycopg.Error as error:
         raise OutpaceError("the address of PostgreSQL cannot be read", detail=str(error)) from error
-    return PostgresWriter(dsn, _parts(table), stream)
+    return PostgresWriter(dsn, _parts(table), stream, a_flag(current, "current"))
 
 
 @dataclass(frozen=True)
@@ -97,6 +112,7 @@ class PostgresWriter:
     dsn: str = field(repr=False)
     table: tuple[str, ...]
     stream: str | None = None
+    current: bool = False
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Write a batch, unless it is written already.
@@ -111,7 +127,9 @@ class PostgresWriter:
         OutpaceError
             The server cannot be reached, or refuses.
         """
-        target = _Target(self.table, self.stream or _query_id(frame))
+        if self.current:
+            check_changes(frame)
+        target = _Target(self.table, self.stream or query_id(frame), self.current)
         fields = frame.schema.fields
         columns = {field.name: column_type(field.name, field.dataType) for field in fields}
         with _connected(self.dsn) as connection:
@@ -121,7 +139,7 @@ class PostgresWriter:
             # Spark's own state still has to follow the batch, so the plan runs in any case.
             frame.write.format("noop").mode("overwrite").save()
             return
-        stage = partial(_stage, self.dsn, target.staging, tuple(columns))
+        stage = partial(_stage, self.dsn, target, tuple(columns))
         staged = as_written(frame).mapInArrow(stage, _STAGED_ON_SPARK).collect()
         rows = {row["token"]: row["rows"] for row in staged}
         # Not the connection from before: one that is silent for a long time may be cut.
@@ -135,6 +153,8 @@ class _Target:
 
     table: tuple[str, ...]
     stream: str
+    #: Whether the table has the matches that are there now.
+    current: bool = False
 
     @property
     def name(self) -> str:
@@ -166,30 +186,38 @@ def _prepare(connection: Connection, target: _Target, columns: Mapping[str, str]
             )
             connection.execute(sql.SQL(made).format(sql.Identifier(*target.batches)))
         there = _columns(connection, target.table)
+        shown = {n: kind for n, kind in columns.items() if not (target.current and n == DIFF)}
         if not there:
-            _make_table(connection, target.table, columns)
+            _make_table(connection, target.table, shown, key=MATCH if target.current else None)
             there = _columns(connection, target.table)
-        if missing := [name for name in columns if name not in there]:
+        if missing := [name for name in shown if name not in there]:
             raise DataError(
                 f"the table '{target.name}' has no column '{missing[0]}'",
                 detail=f"it has {', '.join(there)}",
                 hint="add the column, or write into another table",
             )
-        _make_staging(connection, target, {name: there[name] for name in columns})
+        told = {n: there[n] if n in shown else kind for n, kind in columns.items()}
+        _make_staging(connection, target, told)
 
 
 def _make_table(
-    connection: Connection, table: tuple[str, ...], columns: Mapping[str, str], *, kept: bool = True
+    connection: Connection,
+    table: tuple[str, ...],
+    columns: Mapping[str, str],
+    *,
+    kept: bool = True,
+    key: str | None = None,
 ) -> None:
     from psycopg import sql
 
     # Types are words of this module or of the server, never of a user.
-    listed = sql.SQL(", ").join(
-        [
-            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
-            for name, kind in columns.items()
-        ]
-    )
+    written = [
+        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
+        for name, kind in columns.items()
+    ]
+    if key is not None:
+        written.append(sql.SQL("PRIMARY KEY ({})").format(sql.Identifier(key)))
+    listed = sql.SQL(", ").join(written)
     made: LiteralString = "CREATE TABLE {} ({})" if kept else "CREATE UNLOGGED TABLE {} ({})"
     connection.execute(sql.SQL(made).format(sql.Identifier(*table), listed))
 
@@ -198,7 +226,7 @@ def _make_staging(connection: Connection, target: _Target, columns: Mapping[str,
     """Make the staging table again where the table or the stream has got other columns."""
     from psycopg import sql
 
-    wanted = {_TOKEN: "uuid", **columns}
+    wanted = {_TOKEN: "uuid", **({_PLACE: "bigint"} if target.current else {}), **columns}
     there = _columns(connection, target.staging)
     if there == wanted:
         return
@@ -258,9 +286,7 @@ def _finish(
     from psycopg import sql
 
     key = [target.stream, target.name]
-    table, staging, batches = (
-        sql.Identifier(*name) for name in (target.table, target.staging, target.batches)
-    )
+    batches = sql.Identifier(*target.batches)
     with connection.transaction():
         _wait_not_for_ever(connection)
         # The row is there before it is asked for, so that it can be locked.
@@ -269,14 +295,8 @@ def _finish(
         if _is_finished(connection, target, batch, lock=True):
             return
         if staged:
-            listed = sql.SQL(", ").join(map(sql.Identifier, columns))
-            # What tasks left behind that ended or ran twice goes away in the same statement.
-            move = sql.SQL(
-                "WITH moved AS (DELETE FROM {staging} RETURNING *) "
-                "INSERT INTO {table} ({columns}) "
-                "SELECT {columns} FROM moved WHERE {token} = ANY(%s)"
-            ).format(staging=staging, table=table, columns=listed, token=sql.Identifier(_TOKEN))
-            moved = connection.execute(move, [[uuid.UUID(token) for token in staged]]).rowcount
+            move = _merge if target.current else _move
+            moved = move(connection, target, columns, [uuid.UUID(token) for token in staged])
             if lost := sum(staged.values()) - moved:
                 raise StateError(
                     f"{lost} rows of batch {batch} are not in the staging table any more",
@@ -288,13 +308,90 @@ def _finish(
         connection.execute(sql.SQL(done).format(batches), [batch, *key])
 
 
+def _move(
+    connection: Connection, target: _Target, columns: Sequence[str], tokens: list[uuid.UUID]
+) -> int:
+    """Move the staged rows of some tasks into the table; return how many there were."""
+    from psycopg import sql
+
+    # What tasks left behind that ended or ran twice goes away in the same statement.
+    move = sql.SQL(
+        "WITH moved AS (DELETE FROM {staging} RETURNING *) "
+        "INSERT INTO {table} ({columns}) "
+        "SELECT {columns} FROM moved WHERE {token} = ANY(%s)"
+    ).format(
+        staging=sql.Identifier(*target.staging),
+        table=sql.Identifier(*target.table),
+        columns=sql.SQL(", ").join(map(sql.Identifier, columns)),
+        token=sql.Identifier(_TOKEN),
+    )
+    return connection.execute(move, [tokens]).rowcount
+
+
+#: The last that is said of each match counts: it is gone, or it is as the row shows it.
+_MERGE: Final = """
+MERGE INTO {table} AS present
+USING (
+    SELECT DISTINCT ON ({match}) * FROM {staging} WHERE {token} = ANY(%s)
+    ORDER BY {match}, {place} DESC
+) AS told ON present.{match} = told.{match}
+WHEN MATCHED AND told.{diff} < 0 THEN DELETE
+WHEN MATCHED THEN UPDATE SET {set}
+WHEN NOT MATCHED AND told.{diff} >= 0 THEN INSERT ({columns}) VALUES ({values})
+"""
+#: One that is said to come twice in a row has several rows.
+_SEVERAL: Final = """
+SELECT {match} FROM (
+    SELECT {match}, {diff}, lag({diff}) OVER (PARTITION BY {match} ORDER BY {place}) AS before
+    FROM {staging} WHERE {token} = ANY(%s)
+) AS told WHERE before = {diff} LIMIT 1
+"""
+
+
+def _merge(
+    connection: Connection, target: _Target, columns: Sequence[str], tokens: list[uuid.UUID]
+) -> int:
+    """Let the table follow the staged changes of some tasks; return how many there were."""
+    from psycopg import sql
+
+    shown = [sql.Identifier(name) for name in columns if name != DIFF]
+    told = [sql.SQL("told.{}").format(name) for name in shown]
+    pairs = [
+        sql.SQL("{} = {}").format(name, value) for name, value in zip(shown, told, strict=True)
+    ]
+    names: dict[str, sql.Composable] = {
+        "table": sql.Identifier(*target.table),
+        "staging": sql.Identifier(*target.staging),
+        "token": sql.Identifier(_TOKEN),
+        "place": sql.Identifier(_PLACE),
+        "match": sql.Identifier(MATCH),
+        "diff": sql.Identifier(DIFF),
+        "columns": sql.SQL(", ").join(shown),
+        "values": sql.SQL(", ").join(told),
+        "set": sql.SQL(", ").join(pairs),
+    }
+    several = connection.execute(sql.SQL(_SEVERAL).format(**names), [tokens]).fetchone()
+    if several is not None:
+        raise DataError(
+            f"the match {several[0]} has several rows, and a table of present matches has one",
+            where=f"stream '{target.stream}' into the table '{target.name}'",
+            hint="let the query give one_row_per_match()",
+        )
+    connection.execute(sql.SQL(_MERGE).format(**names), [tokens])
+    counted = sql.SQL("SELECT count(*) FROM {staging} WHERE {token} = ANY(%s)").format(**names)
+    (size,) = connection.execute(counted, [tokens]).fetchone() or (0,)
+    # With what tasks left behind that ended or ran twice.
+    connection.execute(sql.SQL("DELETE FROM {staging}").format(**names))
+    return int(size)
+
+
 def _wait_not_for_ever(connection: Connection) -> None:
     """Let the transaction fail where another one has what it needs for too long."""
     connection.execute("SELECT set_config('lock_timeout', %s, true)", [f"{_LOCK_SECONDS_MAX}s"])
 
 
 def _stage(
-    dsn: str, staging: tuple[str, ...], columns: Sequence[str], batches: Iterable[pa.RecordBatch]
+    dsn: str, target: _Target, columns: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Put the rows of one task into the staging table, in one transaction."""
     from psycopg import sql
@@ -304,15 +401,16 @@ def _stage(
     if first is None:
         return
     token = str(uuid.uuid4())
-    listed = sql.SQL(", ").join(map(sql.Identifier, (_TOKEN, *columns)))
+    placed = [_PLACE] if target.current else []
+    listed = sql.SQL(", ").join(map(sql.Identifier, (_TOKEN, *placed, *columns)))
     copied = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(
-        sql.Identifier(*staging), listed
+        sql.Identifier(*target.staging), listed
     )
     rows = 0
     # Outside of a transaction, COPY is one.
     with _connected(dsn) as connection, connection.cursor().copy(copied) as copy:
         for batch in chain([first], filled):
-            copy.write(copy_text(token, batch))
+            copy.write(copy_text(token, batch, rows if target.current else None))
             rows += batch.num_rows
     yield pa.RecordBatch.from_pylist([{"token": token, "rows": rows}], _STAGED)
 
@@ -369,19 +467,3 @@ def _parts(table: str) -> tuple[str, ...]:
         )
     parts = _PART.findall(table)
     return tuple(part[1:-1].replace('""', '"') if part[0] == '"' else part for part in parts)
-
-
-def _query_id(frame: DataFrame) -> str:
-    """Return the id of the streaming query whose batch this is; its checkpoint holds it."""
-    if type(frame).__module__.startswith("pyspark.sql.connect"):
-        raise UnsupportedError(
-            "Spark Connect does not tell the function which query its batch comes from",
-            hint="name the stream: op.spark.postgres.writer(dsn, table, stream='dips')",
-        )
-    query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-    if query_id is None:
-        raise UnsupportedError(
-            "the rows are not a batch of a stream",
-            hint="give the writer to foreachBatch, or name the stream: writer(…, stream='dips')",
-        )
-    return query_id

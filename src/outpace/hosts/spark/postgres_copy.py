@@ -75,8 +75,10 @@ def as_written(frame: DataFrame) -> DataFrame:
     return plain.select(*written)
 
 
-def copy_text(token: str, batch: pa.RecordBatch) -> bytes:
-    r"""Return a batch as CSV, with a token in front of each row.
+def copy_text(token: str, batch: pa.RecordBatch, place: int | None = None) -> bytes:
+    r"""Return a batch as CSV, with a token in front of each row and, where it is told, its place.
+
+    The first row has that place, and each one the next.
 
     Examples
     --------
@@ -86,7 +88,9 @@ def copy_text(token: str, batch: pa.RecordBatch) -> bytes:
     "t","",
     "t",,"\x"
     """
-    columns = [pa.repeat(pa.scalar(token), batch.num_rows), *map(_as_text, batch.columns)]
+    size = batch.num_rows
+    places = [] if place is None else [pa.array(range(place, place + size), pa.int64())]
+    columns = [pa.repeat(pa.scalar(token), size), *places, *map(_as_text, batch.columns)]
     sink = io.BytesIO()
     # All texts are quoted and NULL is not, which is how COPY tells NULL from an empty text.
     options = csv.WriteOptions(include_header=False, quoting_style="needed")

@@ -1,0 +1,39 @@
+"""What a function for `foreachBatch` knows of its batch: whose it is, and what its rows tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from outpace.errors import DataError, UnsupportedError
+from outpace.pattern.bound import DIFF, MATCH
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def query_id(frame: DataFrame) -> str:
+    """Return the id of the streaming query whose batch this is; its checkpoint holds it."""
+    if type(frame).__module__.startswith("pyspark.sql.connect"):
+        raise UnsupportedError(
+            "Spark Connect does not tell the function which query its batch comes from",
+            hint="name the stream: writer(…, stream='dips')",
+        )
+    found = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if found is None:
+        raise UnsupportedError(
+            "the rows are not a batch of a stream",
+            hint="give the writer to foreachBatch, or name the stream: writer(…, stream='dips')",
+        )
+    return found
+
+
+def check_changes(frame: DataFrame) -> None:
+    """Refuse rows that do not say what becomes of matches."""
+    for name in (MATCH, DIFF):
+        if name not in frame.columns:
+            raise DataError(
+                f"the rows have no column '{name}', so nobody knows which matches are there",
+                detail=f"they have {', '.join(frame.columns)}",
+                hint="write what a query with op.Speculative or late='correct' gives,"
+                " with emit('latest') or emit('changes')",
+            )
