@@ -105,7 +105,13 @@ def test_nothing_is_loaded_before_it_is_used(program: str) -> None:
 
 
 def test_the_names_of_spark_are_documented() -> None:
-    assert sorted(outpace.spark.__all__) == ["metrics", "postgres", "session", "with_schema"]
+    assert sorted(outpace.spark.__all__) == [
+        "current",
+        "metrics",
+        "postgres",
+        "session",
+        "with_schema",
+    ]
     assert all(inspect.getdoc(getattr(outpace.spark, name)) for name in outpace.spark.__all__)
 
 

@@ -110,7 +110,7 @@ class CurrentFolder:
             if self.path.exists():
                 raise DataError(
                     f"'{self.path}' holds something else than present matches",
-                    hint="name a folder that is not there",
+                    hint="name a new folder",
                 )
             return None
         try:
