@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,72 @@ from outpace.engine.match.identity import MatchIds
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bound import CONFIRMED, DIFF, left_out
 from outpace.pattern.query import Emission, Query
+
+
+@dataclass(frozen=True)
+class ChangeCounters:
+    """What became of matches that may be taken back.
+
+    Parameters
+    ----------
+    tentative, confirmed, retracted
+        Matches that came and might be taken back; of which it was said that nothing takes them back
+        any more, when they came or later; that were taken back.
+    rollbacks, replayed
+        How often the operator went back, and how many events it took once more.
+    """
+
+    tentative: int = 0
+    confirmed: int = 0
+    retracted: int = 0
+    rollbacks: int = 0
+    replayed: int = 0
+
+    def after(self, said: WindowMatches) -> ChangeCounters:
+        """Return the counters after a step that said so."""
+        there = np.flatnonzero(np.diff(said.offsets))
+        first = pa.array(said.offsets[:-1][there])
+        diff = said.table.column(DIFF).take(first).to_numpy()
+        sure = np.zeros(len(there), np.bool_)
+        if CONFIRMED in said.table.column_names:
+            sure = said.table.column(CONFIRMED).take(first).to_numpy().astype(np.bool_)
+        return ChangeCounters(
+            self.tentative + int(np.count_nonzero((diff > 0) & ~sure)),
+            self.confirmed + int(np.count_nonzero(sure)),
+            self.retracted + int(np.count_nonzero(diff < 0)),
+        )
+
+    def since(self, before: ChangeCounters) -> dict[str, int]:
+        """Return by how much the counters grew, by their names."""
+        known = vars(before)
+        return {name: value - known[name] for name, value in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class SpeculationCounters(ChangeCounters):
+    """How it goes with matches that may be taken back, and with what makes them come early.
+
+    Parameters
+    ----------
+    alpha, slack
+        The part of K that events wait now, and K in units of time: how long, at least, until a
+        match is confirmed.
+    full
+        How often events had to wait longer than alpha says as `memory` was used up.
+    latency
+        How long events waited for their turn on average, in units of time, and so did the
+        tentative matches that they complete.
+    """
+
+    alpha: float = 1.0
+    slack: int = 0
+    latency: float = 0.0
+    full: int = 0
+
+    @property
+    def share_retracted(self) -> float:
+        """Matches that were taken back, as a part of those that might be."""
+        return self.retracted / self.tentative if self.tentative else 0.0
 
 
 def emitted(query: Query, matches: WindowMatches) -> WindowMatches:

@@ -159,7 +159,7 @@ class Front(Stateful):
         self._late: Counter[str | None] = Counter()
         #: How many came late and corrected what had come out, how often they made it go back, and
         #: how many events went on once more.
-        self._corrected = self._rollbacks = self._replayed = 0
+        self._corrected = self.rollbacks = self.replayed = 0
         #: How long events wait for their turn; nobody counts it where all come in order.
         self.waits = Waits(len(spec.sources or ()))
         self._nothing = spec.events.empty_table()
@@ -302,7 +302,7 @@ class Front(Stateful):
         names = self._spec.events.names
         late = late.select(names)
         rows = self._retained.go_back(late)
-        self._rollbacks, self._replayed = self._rollbacks + 1, self._replayed + rows.num_rows
+        self.rollbacks, self.replayed = self.rollbacks + 1, self.replayed + rows.num_rows
         self._rewind(*self._retained.last)
         number = self._retained.newest
         for sent in self._sent:
@@ -354,15 +354,21 @@ class Front(Stateful):
         """Say whether a source may go on; one that is too far ahead of the others must wait."""
         return self._order.wants(source)
 
+    @property
+    def alpha(self) -> float:
+        """The part of K that events wait."""
+        return self._order.alpha
+
+    @property
+    def times_full(self) -> int:
+        """How often events had to wait longer than that, as there was no room for them."""
+        return self._order.times_full
+
     def order_counters(self, source: str | None = None) -> OrderCounters:
         """Return how it goes with the order of all events, or of those of a source."""
         if source is None or self._spec.sources is None:
             counters, late = self.waits.counters(self._order), sum(self._late.values())
-            counters = replace(counters, late=late, corrected=self._corrected)
-            if isinstance(self._order, SpeculativeOrder):
-                known = self._order.alpha, self._order.times_full
-                counters = replace(counters, alpha=known[0], full=known[1])
-            return replace(counters, rollbacks=self._rollbacks, replayed=self._replayed)
+            return replace(counters, late=late, corrected=self._corrected)
         return replace(self.waits.counters(self._order, source), late=self._late.get(source, 0))
 
     def check(self) -> None:

@@ -20,7 +20,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.emission import emitted
+from outpace.engine.emission import ChangeCounters, emitted
 from outpace.engine.front import Front
 from outpace.engine.instance import Instance
 from outpace.engine.message import (
@@ -69,6 +69,8 @@ class WholeOperator(Stateful):
         self.instance = Instance(spec)
         #: What came out within the horizon, where late events correct it.
         self._history = MatchHistory[None](spec.bound.output) if spec.corrects else None
+        #: What became of matches since the operator was made.
+        self._changes = ChangeCounters()
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
         """Take what happened and return what is to be done; see `Front.step` for errors."""
@@ -90,13 +92,20 @@ class WholeOperator(Stateful):
                         self._history.go_back(message.mark)
             emit = _emitted(self.spec.bound.output, answers)
             if self._history is not None:
-                said = emitted(self.spec.query, self._history.emit(certain))
-                emit = replace(emit, matches=said)
+                said = self._history.emit(certain)
+                self._changes = self._changes.after(said)
+                emit = replace(emit, matches=emitted(self.spec.query, said))
             return [*aside, emit]
         except BaseException:
             if answers or self.instance.begun != begun:
                 self.front.step(DeliveryFailed())
             raise
+
+    @property
+    def changes(self) -> ChangeCounters:
+        """What became of matches that may be taken back, since the operator was made."""
+        again = {"rollbacks": self.front.rollbacks, "replayed": self.front.replayed}
+        return replace(self._changes, **again)
 
     def _deliver(self, message: Deliver) -> Answer:
         answer = self.instance.step(message)

@@ -141,7 +141,7 @@ class WholeStage:
     ) -> list[Cell]:
         """Order the events of a batch, match those whose turn it is, and let time pass."""
         arriving, before = self._arriving, self.part.front.arrived
-        arriving.busy = busy
+        arriving.busy, known = busy, self.part.changes
         late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
         instructions = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(instructions)
@@ -151,6 +151,8 @@ class WholeStage:
         instance = self.part.instance
         self.counters = replace(
             arriving.counters(stimuli, aside, late, before),
+            **self.part.changes.since(known),
+            early=round(1e6 * (1 - self.part.front.alpha)),
             matches=sum(emit.matches.table.num_rows for emit in emits),
             timed_out=sum(emit.timed_out.num_rows for emit in emits),
             kept=instance.rows_kept,

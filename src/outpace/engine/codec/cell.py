@@ -55,6 +55,10 @@ class Counters:
     slack
         How far the watermark stays behind the greatest time after the step, in units of time; of
         several instances the greatest counts.
+    early
+        How much of that events do not wait, 1 - alpha, in millionths.
+    tentative, confirmed, retracted, rollbacks, replayed
+        What became of matches that may be taken back, in this step, see `ChangeCounters`.
     silent
         Sources that say nothing, so that the others do not wait for them any more.
     unawaited
@@ -79,6 +83,12 @@ class Counters:
     late: int = 0
     invalid: int = 0
     slack: int = 0
+    early: int = 0
+    tentative: int = 0
+    confirmed: int = 0
+    retracted: int = 0
+    rollbacks: int = 0
+    replayed: int = 0
     silent: int = 0
     unawaited: int = 0
     waited: int = 0
@@ -95,7 +105,7 @@ class Counters:
 
 
 #: Those of which the greatest counts.
-_GREATEST: Final = ("slack", "longest_wait")
+_GREATEST: Final = ("slack", "early", "longest_wait")
 
 #: The names of the counters, in their order.
 COUNTERS: Final = tuple(counter.name for counter in fields(Counters))

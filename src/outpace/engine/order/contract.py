@@ -88,13 +88,6 @@ class OrderCounters:
     latency, longest_wait
         How long events waited for their turn on average, and at most, since then: in units of time
         by the greatest event time, with `op.Sequence` and one source in microseconds by the clock.
-    alpha
-        The part of the slack that events wait for where they go on early, now.
-    rollbacks, replayed
-        How often late events made the operator go back, and how many events went on once more,
-        since the part that counts them was made.
-    full
-        How often events had to wait longer as `memory` was used up, since then.
     """
 
     slack: int = 0
@@ -105,17 +98,12 @@ class OrderCounters:
     corrected: int = 0
     latency: float = 0.0
     longest_wait: int = 0
-    alpha: float = 1.0
-    rollbacks: int = 0
-    replayed: int = 0
-    full: int = 0
 
     @staticmethod
     def joined(each: Sequence[OrderCounters]) -> OrderCounters:
         """Return those of several orders of the same events: all that wait, else the greatest."""
         greatest = OrderCounters(*map(max, zip(*map(astuple, each), strict=True)))
-        waiting, alpha = sum(one.buffered for one in each), min(one.alpha for one in each)
-        return replace(greatest, buffered=waiting, alpha=alpha)
+        return replace(greatest, buffered=sum(one.buffered for one in each))
 
 
 @dataclass(frozen=True)
@@ -173,6 +161,16 @@ class Order(Stateful, ABC):
     @property
     def slack(self) -> int:
         """How far the watermark stays behind the greatest time now: K; 0 where nobody knows."""
+        return 0
+
+    @property
+    def alpha(self) -> float:
+        """The part of K that events wait."""
+        return 1.0
+
+    @property
+    def times_full(self) -> int:
+        """How often events had to wait longer than that, as there was no room for them."""
         return 0
 
     @property

@@ -113,7 +113,7 @@ class SpeculativeOrder(Reorderer):
         #: more may go on; and how often more would have.
         self.memory: int | None = disorder["memory"]
         self.room: int | None = None
-        self.times_full = 0
+        self._times_full = 0
         #: The greatest time of all events, and that before which they have gone on.
         self._greatest = self._gone = int(NO_TIME)
 
@@ -121,6 +121,11 @@ class SpeculativeOrder(Reorderer):
     def alpha(self) -> float:
         """The part of K that events wait now, where there is room."""
         return self._factor.alpha
+
+    @property
+    def times_full(self) -> int:
+        """How often events had to wait longer than that, as there was no room for them."""
+        return self._times_full
 
     @property
     def watermark(self) -> int:
@@ -156,7 +161,7 @@ class SpeculativeOrder(Reorderer):
         gone = max(self._gone, self._within(run, clock.watermark, due))
         ready = self._release(run, gone)
         self._clock, self._greatest, self._factor, self._gone = clock, greatest, factor, gone
-        self.times_full += gone < due
+        self._times_full += gone < due
         return ReleasedEvents(ready, gone, late, invalid, correcting)
 
     def _within(self, run: SortedRun, certain: int, due: int) -> int:

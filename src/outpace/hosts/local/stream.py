@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.emission import SpeculationCounters
 from outpace.engine.event import EVENT_ID
 from outpace.engine.front import Front
 from outpace.engine.match.contract import Matcher, Task
@@ -236,6 +237,25 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
         if self._operator is None:
             return OrderCounters()
         return self._operator.front.order_counters()
+
+    @property
+    def speculation(self) -> SpeculationCounters:
+        """How it goes with matches that may be taken back, since the stream was opened or resumed.
+
+        With late="correct" too; there none is known to be confirmed, unless that is what comes out.
+        """
+        if self._operator is None:
+            return SpeculationCounters()
+        front = self._operator.front
+        order = front.order_counters()
+        told = vars(self._operator.changes)
+        return SpeculationCounters(
+            **told,
+            alpha=front.alpha,
+            slack=order.slack,
+            latency=order.latency,
+            full=front.times_full,
+        )
 
     @property
     def rows_kept(self) -> int:

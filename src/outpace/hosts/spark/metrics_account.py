@@ -79,6 +79,9 @@ class _WatchedQuery:
     def set(self, metric: Metric, value: float, **labels: str) -> None:
         self.values[metric.name, tuple(labels.items())] = value
 
+    def get(self, metric: Metric, **labels: str) -> float:
+        return self.values.get((metric.name, tuple(labels.items())), 0.0)
+
     def clear(self, *metrics: Metric) -> None:
         """Let gauges say that nothing happens."""
         for key in self.values:
@@ -304,6 +307,10 @@ def _take_stages(
             query.add(metric, counters.get(counter, 0), **labels)
         for counter, metric in names.STAGE_HELD.items():
             query.set(metric, counters.get(counter, 0), **labels)
+        query.set(names.STAGE_EARLY, counters.get("early", 0) / 1e6, **labels)
+        if tentative := query.get(names.STAGE_TOTALS["tentative"], **labels):
+            gone = query.get(names.STAGE_TOTALS["retracted"], **labels)
+            query.set(names.STAGE_RETRACTED, gone / tentative, **labels)
         for counter, part in names.STAGE_TIMES.items():
             spent = counters.get(counter, 0) / 1e6
             query.add(names.STAGE_SECONDS, spent, **labels, part=part)

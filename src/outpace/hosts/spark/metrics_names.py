@@ -63,6 +63,11 @@ STAGE_TOTALS: Final = {
         "waited",
         "How long events waited for their turn, added up: in the unit of outpace_stage_slack.",
     ),
+    "tentative": _stage_counter("tentative", "Matches that came and might be taken back."),
+    "confirmed": _stage_counter("confirmed", "Matches that nothing takes back any more."),
+    "retracted": _stage_counter("retracted", "Matches that were taken back."),
+    "rollbacks": _stage_counter("rollbacks", "How often the stage went back for a late event."),
+    "replayed": _stage_counter("replayed", "Events that it took once more then."),
 }
 
 #: For the counters of a stage that say what is held after a step.
@@ -106,6 +111,12 @@ STAGE_LATENCY: Final = _stage_gauge(
     "latency",
     "How long events waited for their turn in the last batch, on average: by event time, or with"
     " op.Sequence by the clock, in the unit of outpace_stage_slack.",
+)
+STAGE_EARLY: Final = _stage_gauge(
+    "early", "How much of the slack events do not wait: 1 - alpha, 0 where none goes on early."
+)
+STAGE_RETRACTED: Final = _stage_gauge(
+    "retracted_share", "Matches that were taken back, as a part of those that might be."
 )
 STAGE_MATCH_RATE: Final = _stage_gauge(
     "matches_per_second", "Matches that became final since the batch before, per second."
@@ -209,6 +220,8 @@ METRICS: Final = (
     STAGE_EVENT_RATE,
     STAGE_MATCH_RATE,
     *STAGE_HELD.values(),
+    STAGE_EARLY,
+    STAGE_RETRACTED,
     STAGE_WAIT,
     STAGE_LATENCY,
     STAGE_SECONDS,

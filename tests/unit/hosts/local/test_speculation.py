@@ -103,8 +103,8 @@ def test_checkpoints_decide_how_much_is_matched_again(checkpoints: int | None) -
     for first in range(0, 300, 30):
         stream.push(rows(*((ts, ts % 7) for ts in range(first, first + 30) if ts % 30 != 25)))
         stream.push(rows((first + 25, 3)))
-    counted = stream.order
-    assert counted.rollbacks == counted.corrected == 10
+    counted = stream.speculation
+    assert counted.rollbacks == stream.order.corrected == 10
     # Behind each late event lie three that had gone on: those from 26 to 28.
     assert counted.replayed >= 10 * 3
     if checkpoints is not None:
@@ -119,9 +119,9 @@ def test_memory_bounds_what_is_speculation() -> None:
         current.drop_confirmed()
         assert current.table.num_rows <= 4
         free.push(rows((ts, ts % 7)))
-    assert (free.order.full, free.order.buffered, free.order.alpha) == (0, 1, 0)
+    assert (free.speculation.full, free.order.buffered, free.speculation.alpha) == (0, 1, 0)
     # Of the eleven that are not certain about four have gone on.
-    assert bounded.order.full > 150
+    assert bounded.speculation.full > 150
     assert bounded.order.buffered in (7, 8)
 
 
@@ -159,6 +159,12 @@ def test_matches_come_early_go_and_are_confirmed() -> None:
     assert current.drop_confirmed()["last"].to_pylist() == [25, 30]
     current.apply(stream.finish())
     assert current.table["confirmed"].to_pylist() == [True]
+    known = stream.speculation
+    assert (known.alpha, known.slack) == (0, 10)
+    assert (known.tentative, known.confirmed, known.retracted) == (4, 3, 1)
+    assert known.share_retracted == 0.25
+    assert (known.rollbacks, known.replayed) == (1, 2)
+    assert op.open(rises()).speculation.share_retracted == 0
 
 
 def test_a_table_is_certain() -> None:
@@ -213,8 +219,9 @@ def test_what_cannot_be_speculated_on_is_refused() -> None:
     ]
     with pytest.raises(op.OutpaceError, match="all sources as one stream"):
         op.open(rises(), sources=["a", "b"]).push(rows((1, 1)), source="a")
+    gone = pa.table({"match_id": ["a"], "diff": [-1], "confirmed": [False]})
     with pytest.raises(op.OutpaceError, match="it never came"):
-        op.CurrentMatches().apply(pa.table({"match_id": ["a"], "diff": [-1]}))
+        op.CurrentMatches().apply(gone)
     with pytest.raises(op.OutpaceError, match="what a stream gave is expected"):
         op.CurrentMatches().apply(None)
     unsure = op.CurrentMatches()
