@@ -39,7 +39,7 @@ from outpace.errors import BindError, UnsupportedError
 from outpace.hosts.spark.failure import spark_error
 from outpace.hosts.spark.metrics_account import Account
 from outpace.hosts.spark.metrics_names import STAGE_TOTALS
-from outpace.hosts.spark.placement import partition_of
+from outpace.hosts.spark.stages import partition_of
 
 
 def totals(query: StreamingQuery) -> dict[tuple[str, str], float]:

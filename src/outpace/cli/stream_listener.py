@@ -18,8 +18,8 @@ from pyspark.sql.streaming.listener import (
 
 from outpace.cli.top_view import amount, seconds
 from outpace.hosts.spark import metrics_names as names
+from outpace.hosts.spark.listeners import AccountListener
 from outpace.hosts.spark.metrics_account import Account
-from outpace.hosts.spark.metrics_listener import AccountListener
 from outpace.report.table import counted
 
 #: The name under which the written rows are observed, and of the number itself.

@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.block import read_block
-from outpace.engine.codec.cell import Cell, CellKind, Counters
+from outpace.engine.codec.cell import Cell, CellKind, Counters, read_times
 from outpace.engine.codec.table import read_table, write_table
-from outpace.engine.codec.times import read_times
 from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec

@@ -24,10 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
-from outpace.engine.codec.cell import Cell, CellKind, Counters
+from outpace.engine.codec.cell import Cell, CellKind, Counters, write_times
 from outpace.engine.codec.pack import Packer, pack
 from outpace.engine.codec.table import write_table
-from outpace.engine.codec.times import write_times
 from outpace.engine.match.bits import BitTask
 from outpace.engine.order.clock import spans_of
 from outpace.engine.order.contract import REASON, quarantine_hint

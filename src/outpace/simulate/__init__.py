@@ -19,15 +19,17 @@ from __future__ import annotations
 
 from outpace.simulate.changes import FailVM, Move, RestartVM, SetRate, StartQuery, StopQuery
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
-from outpace.simulate.combination import ConstantOutput, PairedOutput, ShareOutput
 from outpace.simulate.generators import Bursty, Increasing, Poisson, RecordedTimes, Uniform
 from outpace.simulate.model import (
     BatchOperator,
+    ConstantOutput,
     Consumer,
     Edge,
     OperatorModel,
+    PairedOutput,
     Producer,
     QueryModel,
+    ShareOutput,
     WindowedOperator,
 )
 from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers

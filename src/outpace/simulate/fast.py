@@ -17,13 +17,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from outpace.simulate.combination import ConstantOutput, PairedOutput, ShareOutput
 from outpace.simulate.fast_state import MachineGroup, Numbering, ScenarioPart, make_state
 from outpace.simulate.kernels.records import History, RunState, Settings
 from outpace.simulate.kernels.ticks import enter_phase, leave_phase, run_group
 from outpace.simulate.layout import Layout
 from outpace.simulate.metrics import Recording
-from outpace.simulate.model import BatchOperator, WindowedOperator
+from outpace.simulate.model import (
+    BatchOperator,
+    ConstantOutput,
+    PairedOutput,
+    ShareOutput,
+    WindowedOperator,
+)
 from outpace.simulate.phases import phases
 from outpace.simulate.scenario import Scenario
 from outpace.simulate.strategies import (

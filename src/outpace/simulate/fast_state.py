@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from outpace.simulate.changes import SetRate
-from outpace.simulate.combination import Combination, ConstantOutput, ShareOutput
 from outpace.simulate.kernels.records import (
     CONSUMER,
     FLIGHT,
@@ -36,7 +35,15 @@ from outpace.simulate.kernels.records import (
 )
 from outpace.simulate.kernels.rings import HEADER
 from outpace.simulate.layout import Layout
-from outpace.simulate.model import Consumer, OperatorModel, Producer, WindowedOperator
+from outpace.simulate.model import (
+    Combination,
+    ConstantOutput,
+    Consumer,
+    OperatorModel,
+    Producer,
+    ShareOutput,
+    WindowedOperator,
+)
 from outpace.simulate.phases import Phase, links, new_events
 
 _KINDS = {

@@ -21,15 +21,17 @@ from outpace.errors import ScenarioError
 from outpace.pattern.argument import a_path, an_instance
 from outpace.simulate.changes import FailVM, Move, RestartVM, SetRate, StartQuery, StopQuery
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
-from outpace.simulate.combination import ConstantOutput, PairedOutput, ShareOutput
 from outpace.simulate.generators import Bursty, Increasing, Poisson, RecordedTimes, Uniform
 from outpace.simulate.model import (
     BatchOperator,
+    ConstantOutput,
     Consumer,
     Edge,
     OperatorModel,
+    PairedOutput,
     Producer,
     QueryModel,
+    ShareOutput,
     WindowedOperator,
 )
 from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers

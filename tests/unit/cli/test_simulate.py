@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from outpace.cli.main import app
-from outpace.cli.simulate_plan import plan_plot
+from outpace.cli.simulate import plan_plot
 from outpace.simulate import read_scenario, simulate
 from outpace.simulate.plan import plan
 from outpace.simulate.plan_target import LatencyTarget

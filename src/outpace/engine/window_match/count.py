@@ -23,7 +23,6 @@ from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.count_rows import Spans, count_rows
 from outpace.engine.match.contract import Block, Matcher, Outcome, Resume, Task, Turns
-from outpace.engine.match.count import SMALL, count_matches
 from outpace.engine.match.count_ambiguity import is_ambiguous
 from outpace.engine.match.count_candidates import (
     Exact,
@@ -33,6 +32,7 @@ from outpace.engine.match.count_candidates import (
 )
 from outpace.engine.match.graph import GraphMatcher
 from outpace.engine.match.identity import MatchIds, match_ids
+from outpace.engine.match.partitions import SMALL, count_matches
 from outpace.engine.match.program import ACCEPT, Program
 from outpace.engine.match.twin import STEP_COST, make_twin, stand_in
 from outpace.engine.split.windows import Windows, take_windows

@@ -14,8 +14,8 @@ from outpace.hosts.spark.metrics_text import prometheus_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from outpace.hosts.spark.listeners import AccountListener
     from outpace.hosts.spark.metrics_account import Account
-    from outpace.hosts.spark.metrics_listener import AccountListener
 
 #: The version of what `/metrics.json` says.
 VERSION: Final = 1
@@ -50,8 +50,8 @@ def watch(spark: SparkSession, port: int | None = None, *, host: str = "127.0.0.
     >>> watched.url  # doctest: +SKIP
     'http://127.0.0.1:9468'
     """
+    from outpace.hosts.spark.listeners import AccountListener
     from outpace.hosts.spark.metrics_account import Account
-    from outpace.hosts.spark.metrics_listener import AccountListener
 
     account = Account()
     listener = AccountListener(account)

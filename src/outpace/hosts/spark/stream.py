@@ -27,10 +27,9 @@ from pyspark.sql.types import StructField, StructType
 from outpace.engine.codec.cell import CELLS, CellKind
 from outpace.errors import BindError, UnsupportedError
 from outpace.hosts.spark.frame import Change, crossing_rows, map_rows
-from outpace.hosts.spark.late import warn_of_late_events
+from outpace.hosts.spark.listeners import warn_of_late_events
 from outpace.hosts.spark.log_source import SCHEMA_KEY
 from outpace.hosts.spark.metrics_account import BEHIND, OBSERVED
-from outpace.hosts.spark.placement import labels
 from outpace.hosts.spark.schema import arrow_schema, with_schema
 from outpace.hosts.spark.session import ROCKSDB
 from outpace.hosts.spark.stages import (
@@ -38,6 +37,7 @@ from outpace.hosts.spark.stages import (
     PackTask,
     PlanPart,
     StageProcessor,
+    labels,
     pack_blocks,
     pack_matches,
     pack_rows,

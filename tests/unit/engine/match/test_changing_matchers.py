@@ -15,9 +15,9 @@ from support.operators import FedOperator
 from support.properties import examples
 
 import outpace as op
-from outpace.engine.match import count as count_module
 from outpace.engine.match import graph as graph_module
 from outpace.engine.match import kernel as kernel_module
+from outpace.engine.match import partitions as count_module
 from outpace.engine.match import twin as twin_module
 from outpace.engine.match.contract import Block, Outcome, Resume
 from outpace.engine.match.graph import make_graph_matcher

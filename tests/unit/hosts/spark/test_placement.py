@@ -7,7 +7,7 @@ import pytest
 
 from outpace.engine.stage import restore_stage, save_stage
 from outpace.errors import StateError
-from outpace.hosts.spark.placement import labels, partition_of
+from outpace.hosts.spark.stages import labels, partition_of
 from outpace.pattern.query import Query
 from outpace.plan.stream import plan_stream
 

@@ -14,7 +14,6 @@ from support.matching import LETTERS, Case, block_of, cases, push_all
 from outpace.engine.kernels.count_rows import BY_WINDOWS, ONE_LANE, Spans
 from outpace.engine.match import graph as graph_module
 from outpace.engine.match.contract import Block, Resume
-from outpace.engine.match.count import count_matches
 from outpace.engine.match.count_ambiguity import is_ambiguous
 from outpace.engine.match.count_candidates import (
     NO_SPANS,
@@ -26,6 +25,7 @@ from outpace.engine.match.count_candidates import (
 )
 from outpace.engine.match.count_machine import build_machine
 from outpace.engine.match.graph import make_graph_matcher
+from outpace.engine.match.partitions import count_matches
 from outpace.engine.match.program import compile_program
 from outpace.errors import MatchError
 from outpace.pattern import ast

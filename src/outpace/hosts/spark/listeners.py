@@ -1,7 +1,8 @@
-"""What says that a stream lost events: a warning in the log of the driver, by query.
+"""What listens to Spark's streaming queries: it enters what it hears into the account of metrics.
 
-The stages of a query report how many events came late; Spark hands the reports to the driver with
-the progress of each batch.
+Works on classic and Connect sessions alike: both tell progress as the same JSON. Nothing that
+happens here stops a query. Another one says in the log of the driver, by query, that a stream lost
+events: the stages of a query report how many came late.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -21,9 +23,39 @@ from pyspark.sql.streaming.listener import (
 )
 
 from outpace.engine.codec.cell import COUNTERS
+from outpace.hosts.spark.metrics_account import Account
 from outpace.pattern.disorder import InOrder, Late
 from outpace.pattern.query import Query
 from outpace.plan.late_events import LateEvents
+
+
+class AccountListener(StreamingQueryListener):
+    """Enters what it hears into an account, until it is told to be deaf."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self.deaf = False
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Note that a query was started."""
+        if not self.deaf:
+            self._account.started(str(event.id), str(event.runId), event.name)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Take in a progress."""
+        if not self.deaf:
+            self._account.progressed(json.loads(event.progress.json))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Note that a query has nothing to do."""
+        if not self.deaf:
+            self._account.idled(str(event.id))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Note that a query ended."""
+        if not self.deaf:
+            self._account.ended(str(event.id), event.exception)
+
 
 _LOG: Final = logging.getLogger("outpace.spark")
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import outpace as op
-from outpace.hosts.spark.late import LateListener
+from outpace.hosts.spark.listeners import LateListener
 
 SCHEMA = pa.schema({"ts": pa.int64(), "kind": pa.string()})
 BASE = op.Query("alarm").order_by("ts").define(B="kind = 'b'").within(5)
