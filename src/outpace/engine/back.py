@@ -143,17 +143,14 @@ class Back(Stateful):
         return []
 
     def state(self) -> State:
-        """Return all that is kept, for `restore`."""
+        """Return all that is kept, for `restore`; see `Front.state` where late events correct."""
+        assert self._history is None
         numbers = {"arrived": self._arrived, "ended": self._ended}
         sizes = [len(due) for due in self._due]
         promised = {"due": sizes, "horizon": self._horizons, "watermark": self._watermarks}
         due = pa.array([one.arrived for due in self._due for one in due], pa.int64())
         tables = [pa.table(promised), pa.table({"arrived": due})]
-        parts = {"merger": self._merger.state()}
-        if self._history is not None and self._history.begun:
-            assert not any(self._due), "parts are saved together, when all have answered"
-            parts["history"], parts["base"] = self._history.state(), self._history.base.state()
-        return State(numbers, tables, parts)
+        return State(numbers, tables, {"merger": self._merger.state()})
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, whatever was taken since."""
@@ -176,11 +173,6 @@ class Back(Stateful):
         require(all((np.diff(part) >= 0).all() for part in parts), "deliveries go back")
         self._due = [deque(map(_Due, part.tolist())) for part in parts]
         self._horizons, self._watermarks = horizons.tolist(), watermarks.tolist()
-        if self._history is not None and "history" in state.parts:
-            base = Back(self._spec)
-            base._history = None
-            base._read(state.part("base"))
-            self._history.restore(state.part("history"), base)
 
     def _complete(self) -> list[Emit]:
         """Return what no due answer can change any more."""

@@ -8,8 +8,8 @@ parts. Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 from __future__ import annotations
 
 import copy
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Final
 
@@ -20,7 +20,6 @@ from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, no_events
 from outpace.engine.message import (
     NO_SPLIT,
-    AllAnswered,
     Aside,
     ClockExchange,
     Deliver,
@@ -33,7 +32,6 @@ from outpace.engine.message import (
     Routed,
     SetAside,
     SourceEnded,
-    Standing,
     Stimulus,
     TimerFired,
     TimeTold,
@@ -53,6 +51,7 @@ from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.speculate.retained import IdlePartitions, RetainedEvents
+from outpace.engine.speculate.standings import Standing, Standings
 from outpace.engine.split.choose import make_schedule, make_splitter
 from outpace.engine.split.number import EventNumbers
 from outpace.engine.split.schedule import NO_ROWS, Delivery, Schedule, scheduler_of
@@ -122,7 +121,7 @@ class Front(Stateful):
 
     CHANGED = (
         *("_order", "_ids", "_numbers", "_splitter", "_schedule", "_unanswered", "_loads", "waits"),
-        *("_retained", "_sent", "_standings"),
+        *("_retained", "_standings"),
     )
 
     def __init__(
@@ -151,10 +150,7 @@ class Front(Stateful):
         if spec.disorder is not None and spec.corrects:
             every = dict(spec.disorder.settings).get("checkpoints")
             self._retained = RetainedEvents(spec.events, spec.disorder.time, every)
-        #: For each instance the marks before which its deliveries without an answer were sent, -1
-        #: where one is of no use any more; and what it is to hear with the next one.
-        self._sent: list[deque[int]] = [deque() for _ in self._loads]
-        self._standings = [Standing(int(NO_TIME)) for _ in self._loads]
+        self._standings = Standings(len(self._loads))
         #: How many events came late, by source.
         self._late: Counter[str | None] = Counter()
         #: How many came late and corrected what had come out, how often they made it go back, and
@@ -229,10 +225,6 @@ class Front(Stateful):
             case DeliveryFailed():
                 self._lost = True
                 return []
-            case AllAnswered():
-                for sent in self._sent:
-                    sent.clear()
-                return []
         self.check()
         try:
             return self._take(message)
@@ -305,14 +297,7 @@ class Front(Stateful):
         self.rollbacks, self.replayed = self.rollbacks + 1, self.replayed + rows.num_rows
         self._rewind(*self._retained.last)
         number = self._retained.newest
-        for sent in self._sent:
-            for place, before in enumerate(sent):
-                sent[place] = -1 if before > number else before
-        for place, standing in enumerate(self._standings):
-            pending = standing.mark is not None and standing.mark <= number
-            mark_number = standing.mark if pending else None
-            oldest = number if standing.back_to is None else min(standing.back_to, number)
-            self._standings[place] = replace(standing, back_to=oldest, mark=mark_number)
+        self._standings.go_back(number)
         released = as_table(released.select(names))
         return WentBack(number), self._in_place(pa.concat_tables([rows, released, late]))
 
@@ -384,7 +369,11 @@ class Front(Stateful):
         self._late = Counter(self._late) + counts
 
     def state(self) -> State:
-        """Return all that is kept, for `restore`."""
+        """Return all that is kept, for `restore`; where late events correct, of the whole operator.
+
+        Parts that are apart go back to marks which are no more after a restart.
+        """
+        assert self._retained is None or self._schedule is None
         parts = {"order": self._order.state(), **self.mark_state().parts}
         if self._spec.identified:
             parts["ids"] = self._ids.state()
@@ -396,9 +385,6 @@ class Front(Stateful):
             "follows": self._follows,
             "order": self._ordering,
         }
-        if self._retained is not None and self._schedule is not None:
-            numbers["sent"] = [list(sent) for sent in self._sent]
-            numbers["standings"] = [[one.back_to, one.mark] for one in self._standings]
         if self._schedule is not None:
             numbers["scheduler"] = _name_of(self._scheduler)
             numbers["loads"], numbers["unanswered"] = self._loads, self._unanswered
@@ -438,7 +424,6 @@ class Front(Stateful):
             base = Front(self._spec, self._place, self._block_size)
             base.restore_mark(state.part("base"))
             self._retained.restore(state.part("retained"), base)
-            self._restore_standings(state.numbers)
         if self._schedule is not None:
             self._restore_loads(state)
 
@@ -446,10 +431,10 @@ class Front(Stateful):
         """Note where it stands behind the order, and let instances do so."""
         twin = copy.copy(self)
         # It is not asked for more than where it stood.
-        twin._retained, twin._sent = None, []
+        twin._retained = None
         twin._rewind(self, [])
         number = retained.mark(twin)
-        self._standings = [replace(standing, mark=number) for standing in self._standings]
+        self._standings.set_mark(number)
         return MarkSet(number)
 
     def _rewind(self, mark: Front, idle: Sequence[IdlePartitions]) -> None:
@@ -487,17 +472,6 @@ class Front(Stateful):
                 detail=f"saved with {saved}, now {now}",
                 hint="go on with the scheduler that it was started with, or start from the input",
             )
-
-    def _restore_standings(self, numbers: Mapping[str, object]) -> None:
-        if self._schedule is None:
-            return
-        sent, standings = numbers.get("sent"), numbers.get("standings")
-        require(isinstance(sent, list) and isinstance(standings, list), "marks are missing")
-        assert isinstance(sent, list)
-        assert isinstance(standings, list)
-        require(len(sent) == len(standings) == len(self._loads), "marks are missing")
-        self._sent = [deque(_counts(one, len(one))) for one in sent]
-        self._standings = [Standing(int(NO_TIME), *one) for one in standings]
 
     def _restore_loads(self, state: State) -> None:
         loads, unanswered = (
@@ -631,10 +605,7 @@ class Front(Stateful):
         retained = self._retained
         if retained is None:
             return None
-        standing = self._standings[instance]
-        self._standings[instance] = Standing(int(NO_TIME))
-        self._sent[instance].append(retained.newest)
-        return replace(standing, bound=retained.bound, oldest=retained.oldest)
+        return self._standings.send(instance, retained.bound, retained.oldest, retained.newest)
 
     def _others(self, shares: Sequence[Delivery], watermark: int, *, ended: bool) -> list[Delivery]:
         """Return what instances get that have no events, and are to hear of something else.
@@ -647,8 +618,8 @@ class Front(Stateful):
         )
         return [
             Delivery(number, *NO_ROWS, NO_SPLIT)
-            for number, standing in enumerate(self._standings)
-            if number not in had and (decides or standing.back_to is not None)
+            for number in range(len(self._loads))
+            if number not in had and (decides or self._standings.goes_back(number))
         ]
 
     def _close(self, splitter: Splitter, split: Split, watermark: int, *, ended: bool) -> Split:
@@ -669,7 +640,7 @@ class Front(Stateful):
         idle = message.answer.idle, message.answer.seen
         if self._retained is None:
             self._forget(*idle)
-        elif (before := self._sent[message.instance].popleft()) >= 0:
+        elif (before := self._standings.take_answer(message.instance)) is not None:
             self._forget(*idle)
             self._retained.note_idle(*idle, before)
         if self._unanswered[message.instance]:

@@ -14,11 +14,11 @@ from outpace.engine.match.output import timed_out_schema
 from outpace.engine.message import (
     Answer,
     Deliver,
-    Standing,
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
+from outpace.engine.speculate.standings import Standing
 from outpace.engine.state import NATURAL, State, integer
 from outpace.engine.window_match.apply import AppliedOperator, WindowedApply
 from outpace.engine.window_match.apply_shared import SharedApply

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import Events, chosen
+from outpace.engine.speculate.standings import Standing
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.window_match.result import WindowMatches
 
@@ -105,28 +106,6 @@ class SourceEnded:
     """A source sends no more events; None: none does."""
 
     source: str | None = None
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Where an instance is to stand when it takes a delivery, where late events correct.
-
-    Parameters
-    ----------
-    bound
-        With the delivery, all that came lies before this time, and time has not come further.
-    back_to
-        A mark to go back to first; None: nowhere.
-    mark
-        The number of a mark that is to be set then; None: of none.
-    oldest
-        Nobody goes back to a mark before this one.
-    """
-
-    bound: int
-    back_to: int | None = None
-    mark: int | None = None
-    oldest: int = 0
 
 
 @dataclass(frozen=True)
@@ -305,7 +284,7 @@ class Emit:
 
 
 #: What a front hears of instances.
-Reply: TypeAlias = Delivered | DeliveryFailed | AllAnswered
+Reply: TypeAlias = Delivered | DeliveryFailed
 #: What a front says.
 Move: TypeAlias = "SetAside | MarkSet | WentBack | Deliver | Routed"
 Stimulus: TypeAlias = EventsArrived | TimeTold | TimerFired | SourceEnded | ClockExchange

@@ -39,7 +39,6 @@ from outpace.engine.message import (
     EventsArrived,
     Instruction,
     SourceEnded,
-    Standing,
     Stimulus,
     TimerFired,
     TimeTold,
@@ -47,6 +46,7 @@ from outpace.engine.message import (
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import time_values
+from outpace.engine.speculate.standings import Standing
 from outpace.engine.split.windows import Linear, LinearWindows, Split, Windows
 from outpace.engine.state import reading, require
 from outpace.engine.window_match.result import WindowMatches
