@@ -204,15 +204,12 @@ class Back(Stateful):
                     if not first.useless:
                         self._check_turn(instance, answer, first.arrived)
                         self._take(instance, answer)
-            marks = {due[0].mark if due else None for due in self._due}
-            if None in marks:
+            if not all(due and due[0].mark is not None for due in self._due):
                 return
-            (number,) = marks
-            assert number is not None
-            for due in self._due:
-                due.popleft()
+            (mark,) = {due.popleft() for due in self._due}
             assert self._history is not None
-            self._history.mark(number, self._twin())
+            assert mark.mark is not None
+            self._history.mark(mark.mark, self._twin(mark.arrived))
 
     def _check_turn(self, instance: int, answer: Answer, first: int) -> None:
         if answer.events and answer.frontier <= first:
@@ -225,11 +222,15 @@ class Back(Stateful):
         self._horizons[instance] = answer.horizon if answer.open_windows else ENDED
         self._watermarks[instance] = answer.watermark
 
-    def _twin(self) -> Back:
-        """Return a back that stands where this one does, with nothing due, and stays there."""
+    def _twin(self, arrived: int) -> Back:
+        """Return a back that stands at a mark, behind so many events, and stays there.
+
+        This one has heard of more events already where answers came late.
+        """
         twin = copy.copy(self)
         twin._history, twin._due = None, [deque() for _ in self._due]
         twin._stand(self)
+        twin._arrived, twin._ended = arrived, False
         return twin
 
     def _stand(self, other: Back) -> None:

@@ -279,6 +279,12 @@ class Front(Stateful):
             self._corrected += correcting.num_rows
             back, rows = self._go_back(correcting, released.rows)
             said.append(back)
+            if self._schedule is not None and (fresh := released.rows.num_rows):
+                # What instances have goes on apart from what is new to all.
+                known = rows.slice(0, rows.num_rows - fresh)
+                again = replace(released, rows=known, watermark=int(NO_TIME))
+                said += self._blocks(again, ended=False, again=True)
+                rows = rows.slice(rows.num_rows - fresh)
             released = replace(released, rows=rows)
         if ended and released.rows.num_rows:
             # What events decide comes before what their end does.
@@ -538,7 +544,7 @@ class Front(Stateful):
         return rows.drop_columns([EVENT_ID.name]) if self._spec.identified else rows
 
     def _blocks(
-        self, released: ReleasedEvents, *, ended: bool
+        self, released: ReleasedEvents, *, ended: bool, again: bool = False
     ) -> Iterator[MarkSet | Deliver | Routed]:
         """Let events go on in blocks, and time with the last of them."""
         rows = released.rows.select(self._spec.events.names)
@@ -547,7 +553,7 @@ class Front(Stateful):
             while rows.num_rows and (size := self._size(rows)) < rows.num_rows:
                 yield from self._route(rows.slice(0, size), int(NO_TIME), ended=False, again=True)
                 rows = rows.slice(size)
-        yield from self._route(rows, released.watermark, ended=ended)
+        yield from self._route(rows, released.watermark, ended=ended, again=again)
 
     def _size(self, rows: pa.Table) -> int:
         """Return how many of the first rows go on together."""

@@ -46,6 +46,7 @@ from outpace.engine.message import (
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import time_values
+from outpace.engine.speculate.recall import SentRows
 from outpace.engine.speculate.standings import Standing
 from outpace.engine.split.windows import Linear, LinearWindows, Split, Windows
 from outpace.engine.state import reading, require
@@ -108,7 +109,10 @@ class _Layout:
         return known[: self._numbers], parts
 
 
-_DELIVERY: Final = _Layout(numbers=5, parts=5)
+#: Said with whether events end: some of the rows do not travel, as the instance has them.
+_RECALLS: Final = 2
+
+_DELIVERY: Final = _Layout(numbers=5, parts=6)
 _ANSWER: Final = _Layout(numbers=6, parts=6)
 _STIMULUS: Final = _Layout(numbers=2, parts=3)
 
@@ -135,7 +139,9 @@ def pack_events(events: Events, columns: Sequence[str]) -> pa.RecordBatch:
     return narrow_rows(packed, numbered=True)
 
 
-def write_delivery(delivery: Deliver, spec: OperatorSpec, *, apart: bool = False) -> bytes:
+def write_delivery(
+    delivery: Deliver, spec: OperatorSpec, *, apart: bool = False, sent: SentRows | None = None
+) -> bytes:
     """Write a delivery: its own events, those columns of them that instances need.
 
     Without windows it is all events, as those of others tell the time.
@@ -146,6 +152,8 @@ def write_delivery(delivery: Deliver, spec: OperatorSpec, *, apart: bool = False
         The delivery, and the operator.
     apart
         Whether the events lie in a block elsewhere: then it is said which of them are its own.
+    sent
+        What the instance was sent: of rows that it has only the ids travel.
     """
     whole = apart or spec.windows is None
     events, split = delivery.events if whole else delivery.own_events, delivery.split
@@ -154,24 +162,46 @@ def write_delivery(delivery: Deliver, spec: OperatorSpec, *, apart: bool = False
     if whole:
         known = [[0, delivery.size]] if delivery.ranges is None else delivery.ranges
         ranges = np.array(known, "<i8").tobytes()
+    fresh = b""
     if not apart and len(events.arrival):
-        block = block_cells([pack_events(events, spec.kept.names)])[0].as_buffer()
+        columns = spec.kept.names
+        if sent is not None:
+            unknown = ~sent.known(event_ids(events))
+            rows = events.rows.select(columns).filter(pa.array(unknown))
+            fresh, columns = write_table(rows) if rows.num_rows else b"", [EVENT_ID.name]
+        block = block_cells([pack_events(events, columns)])[0].as_buffer()
+    ended = delivery.ended + (0 if sent is None else _RECALLS)
     standing = b""
     if delivery.standing is not None:
         told = [-1 if one is None else one for one in astuple(delivery.standing)]
         standing = np.array(told, "<i8").tobytes()
     return _DELIVERY.join(
-        (delivery.instance, delivery.arrived, delivery.watermark, delivery.ended, first),
-        [block, ranges, write_windows(split.opened), write_windows(split.closed), standing],
+        (delivery.instance, delivery.arrived, delivery.watermark, ended, first),
+        [block, ranges, write_windows(split.opened), write_windows(split.closed), standing, fresh],
     )
 
 
+def event_ids(events: Events) -> Integers:
+    """Return the ids of events that have any."""
+    return np.asarray(one_array(events.rows.column(EVENT_ID.name)).to_numpy(), np.int64)
+
+
 def read_delivery(
-    data: pa.Buffer, spec: OperatorSpec, block: pa.RecordBatch | None = None
+    data: pa.Buffer,
+    spec: OperatorSpec,
+    block: pa.RecordBatch | None = None,
+    sent: SentRows | None = None,
 ) -> Deliver:
-    """Read what `write_delivery` wrote; where its events lie apart, `block` has them, if any."""
+    """Read what `write_delivery` wrote.
+
+    Where events lie apart, `block` has them, if any; `sent` has the rows that did not travel. It
+    follows where the instance is to stand, and keeps what comes.
+    """
     (instance, arrived, watermark, ended, first), parts = _DELIVERY.part(data)
-    rows, ranges, opened, closed, told = parts
+    rows, ranges, opened, closed, told, fresh = parts
+    standing = _read_standing(told)
+    if sent is not None and standing is not None:
+        sent.stand(standing)
     columns = pa.schema([*spec.kept, *_NUMBERS])
     own, given = np.frombuffer(ranges, "<i8").reshape(-1, 2), None
     if spec.windows is None and (block is not None or len(rows)):
@@ -182,18 +212,30 @@ def read_delivery(
         low, high = int(own[0, 0]), int(own[-1, 1])
         wide = wide_columns(block.slice(low, high - low), columns)
         events = chosen(_events(wide, first + low, spec.bound), own - low)
+    elif ended & _RECALLS and len(rows):
+        assert sent is not None
+        beside = _with_ids(read_block(rows, pa.schema([EVENT_ID, *_NUMBERS])))
+        new = read_table(fresh) if len(fresh) else spec.kept.empty_table()
+        table = sent.rows(beside.pop(EVENT_ID.name).to_numpy(), new)
+        wide = {name: one_array(table.column(name)) for name in table.column_names}
+        events = _events({**wide, **beside}, first, spec.bound)
     elif len(rows):
         events = _events(read_block(rows, columns), first, spec.bound)
     else:
         events = no_events(spec.kept)
+    if sent is not None and len(events.arrival):
+        sent.add(event_ids(events), events.rows)
     split = Split(read_windows(opened), read_windows(closed))
-    standing = None
-    if len(told):
-        bound, back_to, mark, oldest = np.frombuffer(told, "<i8").tolist()
-        marks = {"back_to": back_to, "mark": mark}
-        known = {name: one for name, one in marks.items() if one >= 0}
-        standing = Standing(bound, **known, oldest=oldest)
-    return Deliver(instance, events, given, split, arrived, watermark, bool(ended), standing)
+    return Deliver(instance, events, given, split, arrived, watermark, bool(ended & 1), standing)
+
+
+def _read_standing(data: pa.Buffer) -> Standing | None:
+    if not len(data):
+        return None
+    bound, back_to, mark, oldest = np.frombuffer(data, "<i8").tolist()
+    marks = {"back_to": back_to, "mark": mark}
+    known = {name: one for name, one in marks.items() if one >= 0}
+    return Standing(bound, **known, oldest=oldest)
 
 
 def write_answer(answer: Answer) -> bytes:
@@ -442,14 +484,12 @@ def _read_columns(data: pa.Buffer) -> tuple[int, list[Any]]:
 
 def _events(columns: dict[str, pa.Array], first: int, bound: BoundQuery) -> Events:
     """Return events that travelled; `first` is the arrival number of the first of them."""
+    columns = _with_ids(columns)
     beside = {
         name: np.asarray(columns[name].to_numpy(), np.int64)
         for name in _NUMBERS.names
         if name in columns
     }
-    if _SOURCE_COLUMN in beside:
-        ids = (beside[_SOURCE_COLUMN] << SEQUENCE_BITS) + columns[EVENT_ID.name].to_numpy()
-        columns[EVENT_ID.name] = pa.array(ids)
     rows = pa.table(columns)
     arrival = beside.get(_ARRIVAL_COLUMN, np.arange(first, first + rows.num_rows, dtype=np.int64))
     return Events(
@@ -459,3 +499,13 @@ def _events(columns: dict[str, pa.Array], first: int, bound: BoundQuery) -> Even
         arrival,
         time_values(bound, columns),
     )
+
+
+def _with_ids(columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """Return columns of events with their ids as they were before they travelled."""
+    if _SOURCE_COLUMN not in columns:
+        return columns
+    source = np.asarray(columns[_SOURCE_COLUMN].to_numpy(), np.int64)
+    ids = (source << SEQUENCE_BITS) + columns[EVENT_ID.name].to_numpy()
+    others = {name: one for name, one in columns.items() if name != _SOURCE_COLUMN}
+    return {**others, EVENT_ID.name: pa.array(ids)}

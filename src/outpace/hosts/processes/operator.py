@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.back import Back, BackCounters
@@ -35,12 +36,12 @@ from outpace.engine.message import (
     WentBack,
 )
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.wire import pack_events, read_answer, write_delivery
+from outpace.engine.wire import event_ids, pack_events, read_answer, write_delivery
 from outpace.hosts.background import compile_when_loaded, compiled_soon
 from outpace.hosts.clock import BusyMeter
 from outpace.hosts.processes.processes import Processes, process_context
 from outpace.hosts.processes.ring import Ring, RingSlots, largest_block
-from outpace.hosts.processes.worker import Setup, WorkItem, WorkResult
+from outpace.hosts.processes.worker import Setup, WorkItem, WorkResult, sent_rows
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.group import QueryGroup
 from outpace.pattern.query import Query
@@ -108,6 +109,8 @@ class ParallelOperator:
         self._watch, self._aside = watch, aside
         #: Parcels of each instance without an answer.
         self._parcels = [0] * count
+        #: What each instance was sent, where it may be sent it again.
+        self._sent = [sent_rows(spec) for _ in range(count)]
         #: How busy each instance is.
         self._meters = [BusyMeter() for _ in range(count)]
         self.bytes_written = 0
@@ -200,6 +203,18 @@ class ParallelOperator:
     def _block_size(self, rows: pa.Table) -> int:
         return largest_block(self._ring, rows.slice(0, BLOCK_ROWS).select(self._spec.kept.names))
 
+    def _recalled(self, delivery: Deliver) -> bytes | None:
+        """Return a delivery without the rows that its instance has; None where it has none."""
+        sent = self._sent[delivery.instance]
+        if sent is None or delivery.standing is None:
+            return None
+        sent.stand(delivery.standing)
+        ids = event_ids(delivery.own_events) if delivery.size else np.zeros(0, np.int64)
+        some = bool(sent.known(ids).any())
+        data = write_delivery(delivery, self._spec, sent=sent) if some else None
+        sent.add(ids)
+        return data
+
     def _send(self, deliveries: Sequence[Deliver]) -> None:
         """Send the deliveries of one block, whose events are written once."""
         # An instance that is given windows alone reads no slot. Without windows all read what came,
@@ -209,6 +224,8 @@ class ParallelOperator:
             delivery.size > 0 if apart else len(delivery.events.arrival) > 0
             for delivery in deliveries
         ]
+        recalled = [self._recalled(delivery) for delivery in deliveries]
+        reads = [read and own is None for read, own in zip(reads, recalled, strict=True)]
         readers = sum(reads)
         slot, size = -1, 0
         if readers:
@@ -216,10 +233,12 @@ class ParallelOperator:
             block = pack_events(deliveries[0].events, self._spec.kept.names)
             size = self._ring.write(slot, block)
             self.bytes_written += size
-        for delivery, read in zip(deliveries, reads, strict=True):
+        for delivery, read, own in zip(deliveries, reads, recalled, strict=True):
             self.back.step(delivery)
             at = slot if read else -1
-            work = WorkItem(at, size, write_delivery(delivery, self._spec, apart=True))
+            data = write_delivery(delivery, self._spec, apart=True) if own is None else own
+            work = WorkItem(at, size, data)
+            self.bytes_written += 0 if own is None else len(own)
             self._parcels[delivery.instance] += 1
             self._processes.send(delivery.instance, work)
 

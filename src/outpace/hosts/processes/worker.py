@@ -26,6 +26,7 @@ import pyarrow as pa
 from outpace.engine.instance import Instance
 from outpace.engine.message import Answer
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.speculate.recall import SentRows
 from outpace.engine.wire import read_delivery, write_answer
 from outpace.errors import OutpaceError
 from outpace.hosts.processes.ring import Ring, RingReader
@@ -164,6 +165,14 @@ def run_instance(setup: Setup, connection: Connection, parent: Connection) -> No
         _tell(connection, WorkFailure(known, message, traceback.format_exc()))
 
 
+def sent_rows(spec: OperatorSpec) -> SentRows | None:
+    """Return who keeps what an instance was sent, where it may be sent it again.
+
+    Without windows all read all events, which lie in shared memory.
+    """
+    return SentRows() if spec.corrects and spec.windows is not None else None
+
+
 class _Worker:
     """An instance that reads its events from shared memory."""
 
@@ -171,6 +180,7 @@ class _Worker:
         self._reader = RingReader(setup.ring, setup.share)
         self._spec = setup.spec
         self._instance = Instance(setup.spec)
+        self._sent = sent_rows(setup.spec)
 
     def do(self, work: WorkItem) -> WorkResult:
         """Do a piece of work."""
@@ -187,7 +197,7 @@ class _Worker:
     def _answer(self, work: WorkItem) -> Answer:
         # A call of its own: when it returns, nothing but the instance refers to the slot.
         block = self._reader.read(work.slot, work.size) if work.slot >= 0 else None
-        return self._instance.step(read_delivery(work.delivery, self._spec, block))
+        return self._instance.step(read_delivery(work.delivery, self._spec, block, self._sent))
 
 
 def _end_with(parent: Connection) -> None:

@@ -43,9 +43,11 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.speculate.recall import SentRows
 from outpace.engine.split.windows import Windows
 from outpace.engine.state import State
 from outpace.engine.wire import (
+    event_ids,
     pack_events,
     read_answer,
     read_delivery,
@@ -291,6 +293,9 @@ class Places:
         self._to_back: list[deque[Delivered]] = [deque() for _ in range(count)]
         #: How deliveries travel: as in one process, through shared memory, or as bytes.
         self._way = random.choice(["as it is", "memory", "bytes"])
+        #: With corrections an instance is not sent again what it has.
+        recalls = spec.corrects and spec.windows is not None and self._way != "as it is"
+        self._rows = [(SentRows(), SentRows()) if recalls else None for _ in range(count)]
         #: How often something arrives, and how often each instance gets its turn: some are slow.
         self._pace = random.choice([0.05, 1.0, 5.0])
         self._speeds = [random.choice([0.05, 1.0, 1.0, 3.0]) for _ in range(count)]
@@ -370,6 +375,13 @@ class Places:
         """Return a delivery as an instance gets it."""
         if self._way == "as it is":
             return delivery
+        if (rows := self._rows[delivery.instance]) is not None:
+            sender, receiver = rows
+            assert delivery.standing is not None
+            sender.stand(delivery.standing)
+            data = pa.py_buffer(write_delivery(delivery, self._spec, sent=sender))
+            sender.add(event_ids(delivery.own_events))
+            return read_delivery(data, self._spec, sent=receiver)
         if self._way == "bytes":
             return read_delivery(pa.py_buffer(write_delivery(delivery, self._spec)), self._spec)
         data = pa.py_buffer(write_delivery(delivery, self._spec, apart=True))

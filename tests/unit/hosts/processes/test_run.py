@@ -26,6 +26,7 @@ import outpace as op
 from outpace.engine.message import EventsArrived, SourceEnded
 from outpace.hosts.processes.operator import ParallelOperator
 from outpace.ingest.source import Source
+from outpace.pattern.bind.disorder import bind_disorder
 from outpace.studies.space_processes import discarding
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -892,3 +893,34 @@ def test_instances_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         for pid in instances:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def test_rows_are_sent_again_only_to_instances_that_never_had_them() -> None:
+    content = table(1000).append_column("text", pa.array([f"{n:01024}" for n in range(1000)]))
+    query = pairs(op.windows.count(50, slide=20)).measures(first="FIRST(ts)", text="LAST(text)")
+    query = query.disorder(op.Speculative(60, alpha=0, checkpoints=400))
+    query = query.instances(2, op.schedulers.RoundRobin())
+    late = np.where(np.arange(1000) % 25 == 7, 30, 0)
+    coming = content.take(np.argsort(content["ts"].to_numpy() + late, kind="stable"))
+    disorder = bind_disorder(query, content.schema)
+    sizes, replayed, found = [], [], []
+    for rows in (content, coming):
+        with ParallelOperator(query, content.schema, disorder=disorder) as operator:
+            told = [
+                *(
+                    one
+                    for low in range(0, 1000, 20)
+                    for one in operator.push(EventsArrived(rows.slice(low, 20)))
+                ),
+                *operator.push(SourceEnded()),
+                *operator.rest(),
+            ]
+            sizes.append(operator.bytes_written)
+            replayed.append(operator.front.replayed)
+        current = op.CurrentMatches()
+        current.apply(pa.concat_tables(told))
+        found.append(sorted(current.table["first"].to_pylist()))
+    assert found[0] == found[1] != []
+    assert replayed[0] == 0 < 1000 < replayed[1]
+    # Late rows and those that come with them are written for each instance, the others once.
+    assert 20 * (sizes[1] - sizes[0]) < replayed[1] * 1024

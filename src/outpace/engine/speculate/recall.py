@@ -1,0 +1,91 @@
+"""Rows that an instance has, so that they are not sent again when the operator goes back.
+
+Who sends and who receives follow the same rule, from deliveries alone: they know rows by the ids of
+their events, and what was delivered since the mark that an instance goes back to can be recalled.
+So of a row that the instance has only the id travels.
+
+Memory: for who receives the rows within the horizon that it was sent, and those once more that it
+went back behind; for who sends their ids.
+Paper: Sardar 2018, 6.1 (internal replay).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.rows.partition import gather
+from outpace.engine.speculate.standings import Standing
+
+
+@dataclass(frozen=True)
+class _SentPiece:
+    """What was sent at once: the mark before it, ids, and rows where somebody keeps them."""
+
+    mark: int
+    ids: Integers
+    rows: pa.Table | None
+
+
+class SentRows:
+    """The rows that an instance was sent, as far as it may be sent them again.
+
+    Examples
+    --------
+    >>> rows = pa.table({"x": ["a", "b", "c"]})
+    >>> sent = SentRows()
+    >>> sent.stand(Standing(0, mark=0))
+    >>> sent.add(np.array([7, 8, 9]), rows)
+    >>> sent.stand(Standing(0, back_to=0))
+    >>> sent.known(np.array([8, 5, 7])).tolist()
+    [True, False, True]
+    >>> sent.rows(np.array([8, 5, 7]), pa.table({"x": ["late"]}))["x"].to_pylist()
+    ['b', 'late', 'a']
+    """
+
+    def __init__(self) -> None:
+        self._mark = -1
+        self._sent: list[_SentPiece] = []
+        #: What was sent behind the mark that the instance went back to last.
+        self._recalled: list[_SentPiece] = []
+
+    def stand(self, standing: Standing) -> None:
+        """Follow where the instance is to stand."""
+        if (mark := standing.back_to) is not None:
+            self._recalled = [one for one in self._sent if one.mark >= mark]
+            self._sent = [one for one in self._sent if one.mark < mark]
+            self._mark = mark
+        if standing.mark is not None:
+            self._mark = standing.mark
+        self._sent = [one for one in self._sent if one.mark >= standing.oldest]
+        self._recalled = [one for one in self._recalled if one.mark >= standing.oldest]
+
+    def known(self, ids: Integers) -> Booleans:
+        """Say which events the instance has."""
+        if not self._recalled:
+            return np.zeros(len(ids), np.bool_)
+        return np.isin(ids, np.concatenate([one.ids for one in self._recalled]))
+
+    def add(self, ids: Integers, rows: pa.Table | None = None) -> None:
+        """Take events that are sent, and their rows where they are to be recalled."""
+        if len(ids):
+            self._sent.append(_SentPiece(self._mark, ids, rows))
+
+    def rows(self, ids: Integers, fresh: pa.Table) -> pa.Table:
+        """Return the rows of events: those that are fresh, in their order, and others it has."""
+        known = self.known(ids)
+        tables = [one.rows for one in self._recalled if one.rows is not None]
+        places = np.empty(len(ids), np.int64)
+        if known.any():
+            there = np.concatenate([one.ids for one in self._recalled])
+            order = np.argsort(there, kind="stable")
+            places[known] = order[np.searchsorted(there, ids[known], sorter=order)]
+            places[~known] = len(there) + np.arange(fresh.num_rows)
+        else:
+            places[:] = np.arange(fresh.num_rows)
+            tables = []
+        table = pa.concat_tables([*tables, fresh])
+        return pa.table([gather(column, places) for column in table.columns], schema=fresh.schema)
