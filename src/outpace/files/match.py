@@ -1,31 +1,42 @@
-"""Matching row groups in order: what one task does without windows.
+"""Matching Parquet files that are in the query's order: what one task does.
 
-An unkeyed query is cut into cores: row groups that follow each other in the query's order. A task
-reads its core, a little of what follows, and, where matches rule out later starts, as much of what
-comes before as it takes to know where its search enters. It gives the matches that start in its
-core; the results of the tasks need no merging. What cannot be cut is one task.
+Without windows an unkeyed query is cut into cores: row groups that follow each other in the query's
+order. A task reads its core, a little of what follows, and, where matches rule out later starts, as
+much of what comes before as it takes to know where its search enters. It gives the matches that
+start in its core; the results of the tasks need no merging. What cannot be cut is one task.
 
 Memory of a task: the columns that are used of at most three units (a unit is a row group, or small
 ones up to `files.blocks.UNIT_ROWS` rows together), and the rows of a few windows of WITHIN where
-these are longer.
+these are longer; with windows, the used columns of the rows of one share or batch, with what
+overlaps it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
+from outpace.engine.divide.batch_match import BatchMatcher, TimePart
+from outpace.engine.divide.batches import WindowBatch, count_windows
 from outpace.engine.divide.border import find_entry
 from outpace.engine.divide.core import CoreMatcher, unkeyed_block
 from outpace.engine.divide.groups import SortedGroups
 from outpace.engine.match.contract import Block
 from outpace.engine.match.output import match_table
 from outpace.engine.match.reach import reach_of
+from outpace.engine.operator_spec import OperatorSpec, without_pattern
+from outpace.engine.rows.times import valid_times
 from outpace.engine.split.number import in_order
 from outpace.errors import OutpaceError
-from outpace.files.plan import FilesPlan
+from outpace.files.plan import FilesPlan, Unit
+from outpace.pattern.bind.windows import ByCount, ByTime
+from outpace.plan.division import Division
+from outpace.plan.window_task import WindowTask
 
 
 def match_in_order(plan: FilesPlan) -> Iterator[pa.Table]:
@@ -94,3 +105,113 @@ def _units_before(plan: FilesPlan, first: int, rows: int) -> list[int]:
         numbers.insert(0, first)
         rows -= plan.units[first].rows
     return numbers
+
+
+_INT64: Final = np.iinfo(np.int64)
+
+
+class FileWindows:
+    """What a task does with windows over files.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    """
+
+    def __init__(self, plan: FilesPlan) -> None:
+        self._plan = plan
+        self.task = plan.task()
+        # Neighbouring shares and batches need the units at their borders again.
+        self._read = lru_cache(maxsize=2)(self._read_unit)
+
+    def match_share(self, number: int) -> pa.Table:
+        """Return the matches that count for the windows of a share."""
+        plan, share = self._plan.query_plan, self._plan.shares[number]
+        assert plan.windows is not None
+        kind = plan.windows.kind
+        assert isinstance(kind, ByTime | ByCount)
+        margin = -(-kind.size // kind.slide) - 1 if plan.neighbours else 0
+        held = share.start - margin, share.stop + margin
+        low = kind.offset + held[0] * kind.slide
+        high = kind.offset + (held[1] - 1) * kind.slide + kind.size
+        units = [unit for unit in self._plan.units if unit.greatest >= low and unit.least < high]
+        if not units:
+            return plan.bound.output.empty_table()
+        rows = pa.concat_tables([self._read(unit) for unit in units])
+        own = share.start, share.stop
+        if plan.division is Division.TIME:
+            return self._match_time(rows, units[0].before, (low, high), held, own)
+        return self._match_count(rows, units[0].before, held, own)
+
+    def split(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of all rows, reading what opens and closes windows."""
+        query, columns = without_pattern(self._plan.bound.query), self._plan.split_columns
+        operator = OperatorSpec(query, self._plan.files.schema, checked=False)
+        task = WindowTask(self._plan.query_plan, operator, columns)
+        ordered = (self._read_unit(unit, columns) for unit in self._plan.units)
+        return task.split(ordered, described=True)
+
+    def match_described(self, packed: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Yield the matches that count for batches, reading the rows of each."""
+        for batch, _ in self.task.batches(packed):
+            yield self._matcher.match_batch(self._rows_of(batch), batch)
+
+    def _rows_of(self, batch: WindowBatch) -> pa.Table:
+        low, high = batch.rows
+        units = [
+            unit
+            for unit in self._plan.units
+            if unit.before + unit.rows > low and unit.before < high
+        ]
+        rows = pa.concat_tables([self._read(unit) for unit in units])
+        return rows.slice(low - units[0].before, high - low)
+
+    def number(self) -> Iterator[pa.RecordBatch]:
+        """Yield the events of all keys, numbered, split and packed by key."""
+        ordered = map(self._read_unit, self._plan.units)
+        return self.task.number(ordered, self._plan.query_plan.numbered_buckets)
+
+    def _match_time(
+        self,
+        rows: pa.Table,
+        before: int,
+        times: tuple[int, int],
+        held: tuple[int, int],
+        own: tuple[int, int],
+    ) -> pa.Table:
+        """Match the windows held, whose events have times from the first up to the second."""
+        assert self._plan.query_plan.windows is not None
+        column = self._plan.query_plan.windows.time
+        assert column is not None
+        known = valid_times(column, rows.column(column))
+        earlier = known < max(times[0], _INT64.min)
+        inside = ~earlier & (known <= min(times[1] - 1, _INT64.max))
+        chosen = rows if inside.all() else rows.filter(pa.array(inside))
+        part = TimePart(chosen, held, own, before + int(earlier.sum()))
+        return self._matcher.match_times([part])
+
+    def _match_count(
+        self, rows: pa.Table, before: int, held: tuple[int, int], own: tuple[int, int]
+    ) -> pa.Table:
+        bound = self._plan.query_plan.windows
+        assert bound is not None
+        assert isinstance(bound.kind, ByCount)
+        windows = count_windows(bound.kind, held, self._plan.files.rows)
+        if not len(windows):
+            return self._plan.bound.output.empty_table()
+        low, high = int(windows.first.min()), int(windows.stop.max())
+        rows = rows.slice(low - before, high - low)
+        if bound.time is not None:
+            times = valid_times(bound.time, rows.column(bound.time))
+            first, last = times[windows.first - low], times[windows.stop - 1 - low]
+            windows = replace(windows, start_time=first, end_time=last)
+        return self._matcher.match_batch(rows, WindowBatch(windows, *own))
+
+    @cached_property
+    def _matcher(self) -> BatchMatcher:
+        return self.task.matcher()
+
+    def _read_unit(self, unit: Unit, columns: tuple[str, ...] | None = None) -> pa.Table:
+        """Return the rows of a unit in the query's order."""
+        return in_order(self._plan.bound, self._plan.read(unit, columns))

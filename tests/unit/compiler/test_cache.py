@@ -16,9 +16,9 @@ import numba
 import pyarrow as pa
 import pytest
 
-from outpace.compiler import generated
+from outpace.compiler import kernel
 from outpace.compiler.cache import CONDITIONS, own_folder
-from outpace.compiler.generated import module_name
+from outpace.compiler.kernel import module_name
 from outpace.engine.match.codegen import plan_path
 from outpace.engine.match.task import prepare
 from outpace.pattern.query import Query
@@ -46,7 +46,7 @@ def _plan(number):
 
 def _again(plan):
     """Load a plan as another process would."""
-    generated._loaded.pop(module_name(plan.source))
+    kernel._loaded.pop(module_name(plan.source))
     return plan.step()
 
 
@@ -170,7 +170,7 @@ sys.stdout.write(f"{found} {search.dispatcher.stats.cache_path} {step._cache.cac
 def _without_places(tmp_path, command):
     """Run the script with a library that has no room for a cache, and no home."""
     copied = tmp_path / "library" / "outpace"
-    source = Path(generated.__file__).parents[1]
+    source = Path(kernel.__file__).parents[1]
     shutil.copytree(source, copied, ignore=shutil.ignore_patterns("__pycache__"))
     for package in {file.parent for file in copied.rglob("*.py")}:
         (package / "__pycache__").touch()  # Even root can make no folder here.

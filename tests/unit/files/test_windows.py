@@ -19,10 +19,9 @@ from support.window_queries import DRIFTS, KINDS, PATTERNS, rows, tables
 
 from outpace.files import blocks
 from outpace.files import plan as files_plan
-from outpace.files.match import match_in_order
+from outpace.files.match import FileWindows, match_in_order
 from outpace.files.parquet import list_files, parquet
 from outpace.files.plan import Way, plan_files
-from outpace.files.windows import FileWindows
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
 from outpace.pattern.windows import CountWindows

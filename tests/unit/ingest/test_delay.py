@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outpace.errors import DataError
-from outpace.ingest.delay import Delays
+from outpace.ingest.event_stream import Delays
 from outpace.ingest.rate import Rate
 
 EVENTS = 400

@@ -2,7 +2,7 @@
 
 `plan_path` splits each such predicate into what a row decides alone, which becomes masks, and the
 rest, for which it writes the text of a function. Numba compiles the text when the matcher needs
-it (`outpace.compiler.generated`).
+it (`outpace.compiler.kernel`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from outpace.compiler.generated import is_text_compiled, load_text
+from outpace.compiler.kernel import is_text_compiled, load_text
 from outpace.engine.evaluate.columns import evaluate_columns
 from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.engine.kernels.search import Path

@@ -5,25 +5,26 @@ they share (`outpace.engine.window_match.apply_shared`). The rows that an
 operator returns are ordered by x:y like matches: x is the event that gave them, for what `close`
 returns the one that closed the window, and y the window. An `EventOperator` is asked event by event
 and x is that event; an `Operator` takes whole tables, and x is the last event of the table, so it
-depends on how the stream is cut. After an operator raised an error its stream cannot go on.
+depends on how the stream is cut. Their rows have to fit the output. After an operator raised an
+error, which says where, its stream cannot go on.
 
 Memory: what the operators keep; no rows are kept for them.
 """
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
-from outpace.engine.match.apply import fitted_rows, operator_errors, row_count
 from outpace.engine.match.identity import MatchIds, row_ids
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
@@ -40,11 +41,72 @@ from outpace.engine.state import (
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.open_windows import require_same
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches, with_numbers
-from outpace.errors import StateError
+from outpace.errors import DataError, MatchError, OutpaceError, StateError
 from outpace.pattern.bind.query import bind_operator
-from outpace.pattern.bound import NUMBERING
+from outpace.pattern.bound import NUMBERING, BoundQuery
 from outpace.pattern.operator import EventOperator, Operator, OperatorRows
 from outpace.pattern.query import Query
+
+
+@contextmanager
+def operator_errors(
+    bound: BoundQuery,
+    operator: Operator | None,
+    key: tuple[object, ...],
+    window: int | None = None,
+) -> Iterator[None]:
+    """Name operator and window in what fails inside: it is the user's code that runs there."""
+    try:
+        yield
+    except OutpaceError:
+        raise
+    except Exception as error:
+        name = f"query {bound.query.name}" if operator is None else type(operator).__name__
+        named = zip(bound.partition_by, key, strict=True)
+        where = ", ".join(f"{column} = {value!r}" for column, value in named)
+        if window is not None and bound.query.windows is not None:
+            where = f"window {window}" + (f" of {where}" if where else "")
+        raise MatchError(
+            f"operator {name} failed",
+            where=where or None,
+            detail=f"{type(error).__name__}: {error}",
+        ) from error
+
+
+def row_count(rows: OperatorRows) -> int:
+    """Return how many rows an operator gave."""
+    if rows is None:
+        return 0
+    return rows.num_rows if isinstance(rows, pa.Table) else len(next(iter(rows.values()), ()))
+
+
+def fitted_rows(name: str, schema: pa.Schema, given: Iterable[OperatorRows]) -> pa.Table:
+    """Return all that an operator gave as a table of a schema, or refuse what does not fit."""
+    tables = [schema.empty_table()]
+    try:
+        # Columns of Python values are joined first: each conversion to Arrow costs more than a row.
+        for as_tables, some in itertools.groupby(given, lambda rows: isinstance(rows, pa.Table)):
+            pieces: list[Any] = [rows for rows in some if rows is not None]
+            tables += [
+                pa.table([table.column(f.name).cast(f.type) for f in schema], schema=schema)
+                for table in (pieces if as_tables else [_joined(schema.names, pieces)])
+            ]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError, TypeError) as error:
+        raise DataError(
+            f"operator {name} returned rows that do not fit its output", detail=str(error)
+        ) from error
+    return pa.concat_tables(tables)
+
+
+def _joined(names: Sequence[str], pieces: Sequence[Mapping[str, Sequence[object]]]) -> pa.Table:
+    for piece in pieces:
+        if len({len(column) for column in piece.values()}) > 1:
+            raise pa.ArrowInvalid("columns have different lengths")
+    if len(pieces) == 1:
+        return pa.table({name: pieces[0][name] for name in names})
+    chained = itertools.chain.from_iterable
+    return pa.table({name: list(chained(piece[name] for piece in pieces)) for name in names})
+
 
 #: What a saved state knows of an open window.
 _PLACES: Final = ("partition", "number", "first", "start_time", "end_time", "last", "given")

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.match.apply import operator_errors, row_count
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows, joined_windows, part_windows
 from outpace.engine.state import (
@@ -31,7 +30,13 @@ from outpace.engine.state import (
     require,
     typed,
 )
-from outpace.engine.window_match.apply import AppliedOperator, EventGroup, RowPlaces
+from outpace.engine.window_match.apply import (
+    AppliedOperator,
+    EventGroup,
+    RowPlaces,
+    operator_errors,
+    row_count,
+)
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.open_windows import require_same, saved_windows
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches

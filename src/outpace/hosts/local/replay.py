@@ -235,8 +235,7 @@ class ReplayedStep:
         limit
             How many matches are explained.
         """
-        from outpace.explanation.undecided import undecided
-        from outpace.explanation.why import why
+        from outpace.explanation.why import undecided, why
 
         parts = []
         for call in self._calls:

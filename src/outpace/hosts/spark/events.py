@@ -2,7 +2,7 @@
 
     spark.readStream.format("outpace.events").option("kind", "stock").option("rate", 10000).load()
 
-An offset is a number of ticks, see `outpace.ingest.delay`, and when the stream began. It tells
+An offset is a number of ticks (`outpace.ingest.event_stream`), and when the stream began. It tells
 which events lie before it, so a batch that is read again after a crash is the same. A stream offers
 events by the clock from its first start on, also while it is not running.
 

@@ -22,11 +22,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from outpace.engine.codec.pack import PACKED, unpack
 from outpace.engine.divide.ranges import Ranges, pack_ranges
 from outpace.errors import DataError
-from outpace.files.match import match_core, match_in_order
+from outpace.files.match import FileWindows, match_core, match_in_order
 from outpace.files.order import measure_group
 from outpace.files.parquet import FileList, ParquetFiles, Statistics, list_files
 from outpace.files.plan import FilesPlan, Way, plan_files
-from outpace.files.windows import FileWindows
 from outpace.hosts.spark.frame import (
     BATCH_ROWS,
     Change,

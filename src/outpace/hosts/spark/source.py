@@ -29,11 +29,10 @@ from pyspark.sql.types import StructType
 
 from outpace.engine.match.task import prepare
 from outpace.errors import BindError, DataError, OutpaceError, did_you_mean
-from outpace.files.match import match_core, match_in_order
+from outpace.files.match import FileWindows, match_core, match_in_order
 from outpace.files.order import measure_group
 from outpace.files.parquet import ParquetFiles, list_files, parquet
 from outpace.files.plan import FilesPlan, Way, plan_files
-from outpace.files.windows import FileWindows
 from outpace.hosts.spark.frame import BATCH_ROWS
 from outpace.pattern.query import Query
 from outpace.statement.dialect import check_dialect

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.event import Events
-from outpace.engine.match.apply import fitted_rows
 from outpace.engine.match.twin import make_twin
 from outpace.engine.message import Emit, EventsArrived, Instruction, SourceEnded, TimeTold
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec, fastest
 from outpace.engine.rows.times import as_integers
+from outpace.engine.window_match.apply import fitted_rows
 from outpace.engine.window_match.result import has_time
 from outpace.pattern.bind.windows import bind_windows
 from outpace.pattern.operator import EventOperator
