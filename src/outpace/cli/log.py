@@ -23,13 +23,13 @@ from outpace.errors import DataError
 from outpace.files.text import parse_schema
 from outpace.ingest.log import Log, create
 from outpace.ingest.log import open as open_log
-from outpace.ingest.log.check import check as check_log
 from outpace.ingest.log.folder import SEGMENT_BYTES
 from outpace.ingest.log.frame import FrameKind
+from outpace.ingest.log.recover import check as check_log
 from outpace.ingest.log.rows import fitting
 from outpace.ingest.log.segment import Segment
 from outpace.ingest.log.writer import Sync
-from outpace.pattern.choice import one_of
+from outpace.pattern.argument import one_of
 from outpace.report.table import FittedTable, counted, counted_bytes
 
 log = typer.Typer(no_args_is_help=True, help="Append to event logs and look at them.")

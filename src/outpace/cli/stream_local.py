@@ -142,9 +142,7 @@ class _Together:
     def _joined(self, results: Results) -> pa.Table:
         for error in self._group.failed.values():
             raise error
-        return pa.concat_tables(
-            joined_rows(name, rows, self._columns) for name, rows in results.items()
-        )
+        return joined_rows(results, self._columns)
 
 
 def in_process(

@@ -183,18 +183,14 @@ def joined_schema(outputs: Mapping[str, pa.Schema]) -> pa.Schema:
     return pa.schema([pa.field(QUERY, pa.string()), *fields.values()])
 
 
-def joined_rows(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return what one query gives with the columns of all, NULL where it has none.
+def joined_rows(tables: Mapping[str, pa.Table], schema: pa.Schema) -> pa.Table:
+    """Return what queries give as one table with the columns of all, NULL where a query has none.
 
     Examples
     --------
     >>> every = joined_schema({"a": pa.schema({"x": pa.int64()}), "b": pa.schema({"y": pa.int8()})})
-    >>> joined_rows("b", pa.table({"y": pa.array([7], pa.int8())}), every).to_pylist()
+    >>> joined_rows({"b": pa.table({"y": pa.array([7], pa.int8())})}, every).to_pylist()
     [{'query': 'b', 'x': None, 'y': 7}]
     """
-    size = rows.num_rows
-    columns = [
-        rows.column(field.name) if field.name in rows.column_names else pa.nulls(size, field.type)
-        for field in list(schema)[1:]
-    ]
-    return pa.table([pa.array([name] * size, pa.string()), *columns], schema=schema)
+    named = (rows.append_column(QUERY, pa.repeat(name, len(rows))) for name, rows in tables.items())
+    return pa.concat_tables([schema.empty_table(), *named], promote_options="default")

@@ -187,12 +187,7 @@ class GroupStage:
         arriving, before = self._arriving, self.part.arrived
         stimuli = arriving.stimuli(cells, now)
         steps = [self.part.step(stimulus) for stimulus in stimuli]
-        found = [
-            joined_rows(name, table, self._output)
-            for step in steps
-            for name, table in step.matches.items()
-        ]
-        matches = pa.concat_tables(found)
+        matches = pa.concat_tables([joined_rows(step.matches, self._output) for step in steps])
         late = sum(step.count(Aside.LATE) for step in steps)
         instances = [one.instance for one in self.part.operators]
         self.counters = replace(

@@ -1,7 +1,8 @@
 """Arguments as users pass them, checked once for each kind: what comes back is a plain value.
 
 NumPy's numbers, texts and times are taken like Python's. Whatever does not fit becomes an
-`OutpaceError` that says what was expected and what came.
+`OutpaceError` that says what was expected and what came. One value of a few becomes a member of an
+enumeration.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import datetime
 import operator
 import os
 from collections.abc import Mapping
+from enum import Enum
 from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
 
-from outpace.errors import BindError, OutpaceError
+from outpace.errors import BindError, OutpaceError, did_you_mean
 
 _Kind = TypeVar("_Kind")
 
@@ -285,3 +287,27 @@ def an_instance(
     if not isinstance(value, kind):
         raise error(f"{what} is expected, not {shown(value)}", hint=hint)
     return value
+
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+def one_of(kind: type[_Choice], value: str | _Choice, method: str) -> _Choice:
+    """Return the member of an enumeration that a text means.
+
+    Examples
+    --------
+    >>> class Colour(Enum):
+    ...     RED = "red"
+    >>> one_of(Colour, "red", "paint")
+    <Colour.RED: 'red'>
+    """
+    try:
+        return kind(value)
+    except (TypeError, ValueError):
+        known = [str(member.value) for member in kind]
+        raise BindError(
+            f"{method} does not know {shown(value)}",
+            hint=(did_you_mean(value, known) if isinstance(value, str) else None)
+            or f"use one of {', '.join(map(repr, known))}",
+        ) from None

@@ -20,9 +20,16 @@ import pyarrow as pa
 
 from outpace.errors import BindError
 from outpace.pattern import ast
-from outpace.pattern.argument import a_flag, a_text, a_whole_number, an_instance, plain, shown
+from outpace.pattern.argument import (
+    a_flag,
+    a_text,
+    a_whole_number,
+    an_instance,
+    one_of,
+    plain,
+    shown,
+)
 from outpace.pattern.ast import Link, Mode, Pattern
-from outpace.pattern.choice import one_of
 from outpace.pattern.expression import (
     Between,
     Binary,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from outpace.errors import BindError
-from outpace.pattern.argument import a_duration, a_text, an_instance, shown, some_names
-from outpace.pattern.choice import one_of
+from outpace.pattern.argument import a_duration, a_text, an_instance, one_of, shown, some_names
 from outpace.pattern.disorder import Disorder
 from outpace.pattern.query import JoinKind, Query
 

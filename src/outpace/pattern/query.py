@@ -20,11 +20,11 @@ from outpace.pattern.argument import (
     a_text,
     a_whole_number,
     an_instance,
+    one_of,
     several,
     shown,
     some_names,
 )
-from outpace.pattern.choice import one_of
 from outpace.pattern.disorder import Disorder, Late, Speculative
 from outpace.pattern.expression import Expression
 from outpace.pattern.operator import Operator, check_operator

@@ -15,8 +15,7 @@ from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from outpace.errors import BindError, OutpaceError
-from outpace.pattern.argument import a_duration, a_number, a_text, a_whole_number, shown
-from outpace.pattern.choice import one_of
+from outpace.pattern.argument import a_duration, a_number, a_text, a_whole_number, one_of, shown
 
 Duration: TypeAlias = datetime.timedelta | int
 

@@ -10,8 +10,7 @@ from typing import Final
 from outpace.errors import BindError, DataError, did_you_mean
 from outpace.ingest.log.frame import LIMIT
 from outpace.ingest.log.reader import Log, OnDamage
-from outpace.pattern.argument import shown
-from outpace.pattern.choice import one_of
+from outpace.pattern.argument import one_of, shown
 
 #: A micro-batch takes at most so many events, and so many bytes, where neither is said.
 EVENTS_PER_TRIGGER: Final = 2**22

@@ -33,8 +33,7 @@ from outpace.ingest.log.frame import (
 )
 from outpace.ingest.log.segment import Damage, Segment, open_segment, read_closed, read_last
 from outpace.ingest.log.writer import OnInvalid, Sync, Writer
-from outpace.pattern.argument import a_whole_number
-from outpace.pattern.choice import one_of
+from outpace.pattern.argument import a_whole_number, one_of
 
 #: How many closed segments a reader remembers the headers of: at most 512 KiB each.
 _REMEMBERED: Final = 4

@@ -37,8 +37,7 @@ from outpace.ingest.log.frame import HEADER_BYTES, FrameKind, LogFrame, payload_
 from outpace.ingest.log.recover import Recovered, recover
 from outpace.ingest.log.rows import Payload, fitting, payloads
 from outpace.ingest.log.segment_writer import SegmentWriter
-from outpace.pattern.argument import a_whole_number
-from outpace.pattern.choice import one_of
+from outpace.pattern.argument import a_whole_number, one_of
 
 #: A segment has at most so many frames, so that an index is small and soon checked.
 _FRAMES_MAX: Final = 2**13

@@ -23,9 +23,8 @@ from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query, WithinKind
 from outpace.pattern.windows import LandmarkWindows, TimeWindows
 from outpace.testing import oracle
-from outpace.testing.drifted import drifted_rows
 from outpace.testing.simulation.queries import Holds, QueryCase, Row
-from outpace.testing.windowed import CutWindow, windowed_matches
+from outpace.testing.windowed import CutWindow, drifted_rows, windowed_matches
 from outpace.testing.windows import windows_by_definition
 
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)

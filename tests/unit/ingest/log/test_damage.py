@@ -20,7 +20,6 @@ import pytest
 
 import outpace as op
 from outpace.ingest.log.blocks import read_blocks
-from outpace.ingest.log.check import check
 from outpace.ingest.log.folder import _checksum
 from outpace.ingest.log.frame import (
     HEADER_BYTES,
@@ -31,6 +30,7 @@ from outpace.ingest.log.frame import (
     write_header,
     write_mark,
 )
+from outpace.ingest.log.recover import check
 from outpace.ingest.log.segment import scan
 
 SCHEMA = pa.schema([("ts", pa.int64())])

@@ -22,7 +22,7 @@ from support.properties import examples
 import outpace as op
 from outpace.engine.codec.block import read_block
 from outpace.ingest.log.blocks import block_starts, read_blocks
-from outpace.ingest.log.check import check
+from outpace.ingest.log.recover import check
 from outpace.ingest.log.rows import payloads
 
 SCHEMA = pa.schema(
