@@ -1,4 +1,4 @@
-"""Arrays of integers: their types, memory for them, and arrays that grow."""
+"""Arrays: their types, memory for them, and arrays of integers that grow."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Integers = npt.NDArray[np.int64]
-
-
+Unsigned = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.int8]
 Booleans = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+#: Of any width.
+Numbers = npt.NDArray[Any]
 
 
 #: A `watermark` before any time.

@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.arrays import Integers
 from outpace.engine.kernels.hashing import draw_below
 from outpace.errors import BindError, DataError, did_you_mean
 from outpace.ingest.generators import (
@@ -29,7 +30,7 @@ from outpace.ingest.generators import (
     simple_events,
     stock_events,
 )
-from outpace.ingest.rate import Integers, Rate
+from outpace.ingest.rate import Rate
 from outpace.ingest.source import BATCH_ROWS
 from outpace.ingest.workloads import splitmix64
 

@@ -17,13 +17,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import pooled
+from outpace.engine.arrays import Integers, pooled
 from outpace.engine.kernels.hashing import draw_below
 from outpace.engine.rows.partition import gather
 from outpace.errors import DataError
 from outpace.ingest.rate import SECOND_US, Rate
 from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
-from outpace.ingest.workloads import Integers, splitmix64, walk_by_key
+from outpace.ingest.workloads import splitmix64, walk_by_key
 from outpace.pattern.argument import a_whole_number, some_names
 
 #: The time of a generator's first event.

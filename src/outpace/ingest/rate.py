@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from outpace.engine.arrays import Integers
 from outpace.errors import DataError
 from outpace.pattern.duration import parse_duration
-
-Integers = npt.NDArray[np.int64]
 
 SECOND_US: Final = 1_000_000
 _BURST: Final = re.compile(

@@ -10,12 +10,10 @@ import datetime
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.arrays import Integers
 from outpace.errors import DataError
-
-Integers = npt.NDArray[np.int64]
 
 #: Invented companies.
 SYMBOLS: Final = ("ACME", "BOLT", "CORE", "DUNE")

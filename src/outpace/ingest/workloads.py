@@ -13,11 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.arrays import Integers, Unsigned
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows, TimeWindows, WindowSpec
-
-Unsigned = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.kernels.slack import Floats
+from outpace.engine.arrays import Floats
 from outpace.engine.message import ClockExchange
 from outpace.engine.order.drift import KEPT, SourceClock
 from outpace.hosts.local.open import open_query

@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
-from outpace.engine.kernels.slack import Floats
+from outpace.engine.arrays import Floats, Integers
 
 #: The sensors of balls, of the players' legs, and of the goalkeepers' arms.
 BALLS: Final = (4, 8, 10, 12)

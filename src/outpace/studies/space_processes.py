@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.arrays import Floats
 from outpace.hosts.processes.control import RateControl
 from outpace.hosts.processes.metrics import Metrics
 from outpace.hosts.processes.run import run
@@ -23,8 +23,6 @@ from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
 from outpace.pattern.operator import Operator, OperatorRows, SharedOperator, WindowBlock
 from outpace.pattern.query import Query
 from outpace.studies.space_stream import events_of
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 #: Batches that are read while the processes start; the time of a source begins after them.
 _BATCHES_AHEAD: Final = 6

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.arrays import Booleans
 from outpace.engine.evaluate.frame import Column, Frame, Indices, PredicateFrame, in_one_piece
-from outpace.engine.evaluate.mask import Booleans, truth
+from outpace.engine.evaluate.mask import truth
 from outpace.engine.evaluate.row import compile_scalar
 from outpace.errors import DataError
 from outpace.pattern import types

@@ -17,13 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from outpace.engine.arrays import Booleans
 from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.pattern import types
 from outpace.pattern.bound import Apply, BoundExpression, Constant, Read, ReadPlace, guarded
 from outpace.pattern.functions.condition import COMPARISONS
 from outpace.pattern.values import computed
 
-Booleans = npt.NDArray[np.bool_]
 General = Callable[[BoundExpression, PredicateFrame], pa.Array]
 
 

@@ -9,6 +9,7 @@ the search kernel.
 from __future__ import annotations
 
 from outpace.compiler.kernel import compiled_in_place, compiled_within
+from outpace.engine.arrays import Numbers
 from outpace.engine.kernels.search import (
     DONE,
     FULL,
@@ -17,7 +18,6 @@ from outpace.engine.kernels.search import (
     WITHIN_FIRST,
     Buffers,
     Cursor,
-    Integers,
     Rows,
     Rules,
 )
@@ -25,11 +25,11 @@ from outpace.engine.kernels.search import (
 
 @compiled_in_place
 def search_chain(
-    steps: Integers,
+    steps: Numbers,
     past_last: bool,
     rules: Rules,
     rows: Rows,
-    taken: Integers,
+    taken: Numbers,
     cursor: Cursor,
     out: Buffers,
 ) -> int:
@@ -95,7 +95,7 @@ def search_chain(
 
 
 @compiled_within
-def next_event(masks: Integers, bit: int, row: int, end: int) -> int:
+def next_event(masks: Numbers, bit: int, row: int, end: int) -> int:
     """Return the first row from `row` on that has a bit; `end` where there is none."""
     while row < end and masks[row] & bit == 0:
         row += 1

@@ -9,12 +9,12 @@ not met the others yet.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from outpace.compiler.kernel import compiled, compiled_in_place, compiled_within
+from outpace.engine.arrays import Numbers
 from outpace.engine.kernels.chain import next_event
 from outpace.engine.kernels.search import (
     DONE,
@@ -29,8 +29,6 @@ from outpace.engine.kernels.search import (
     Rules,
 )
 
-Integers = npt.NDArray[Any]
-
 #: No window, no group.
 NONE = -1
 
@@ -44,9 +42,9 @@ class Slots(NamedTuple):
     `stop` is the row behind its last one, beyond all rows while it is open.
     """
 
-    before: Integers
-    after: Integers
-    stop: Integers
+    before: Numbers
+    after: Numbers
+    stop: Numbers
 
 
 class Groups(NamedTuple):
@@ -56,11 +54,11 @@ class Groups(NamedTuple):
     `at` for each row of a segment and for its end, so segment s begins at its first row plus s.
     """
 
-    at: Integers
-    first: Integers
-    last: Integers
-    reach: Integers
-    following: Integers
+    at: Numbers
+    first: Numbers
+    last: Numbers
+    reach: Numbers
+    following: Numbers
 
 
 class Outcomes(NamedTuple):
@@ -71,19 +69,19 @@ class Outcomes(NamedTuple):
     can matter. From `limit` on nothing was searched.
     """
 
-    begin: Integers
-    end: Integers
-    limit: Integers
-    segment: Integers
-    start: Integers
-    target: Integers
-    reach: Integers
-    looked: Integers
+    begin: Numbers
+    end: Numbers
+    limit: Numbers
+    segment: Numbers
+    start: Numbers
+    target: Numbers
+    reach: Numbers
+    looked: Numbers
 
 
 @compiled_within
 def merge_groups(
-    firsts: Integers, lasts: Integers, before: Integers, after: Integers, group: int, other: int
+    firsts: Numbers, lasts: Numbers, before: Numbers, after: Numbers, group: int, other: int
 ) -> None:
     """Put the windows of another group into a group."""
     one, two = lasts[group], lasts[other]
@@ -110,7 +108,7 @@ def merge_groups(
 
 @compiled
 def add_windows(
-    partition: Integers, first_slot: int, queue: Integers, heads: Integers, tails: Integers
+    partition: Numbers, first_slot: int, queue: Numbers, heads: Numbers, tails: Numbers
 ) -> None:
     """Put new windows into slots, each behind those of its partition."""
     for window in range(len(partition)):
@@ -126,7 +124,7 @@ def add_windows(
 
 @compiled
 def end_windows(
-    partition: Integers, queue: Integers, heads: Integers, tails: Integers, slots: Integers
+    partition: Numbers, queue: Numbers, heads: Numbers, tails: Numbers, slots: Numbers
 ) -> None:
     """Find the slots of windows that end: in each partition those that came first."""
     for window in range(len(partition)):
@@ -140,12 +138,12 @@ def end_windows(
 
 @compiled_in_place
 def sweep_chain(
-    steps: Integers,
+    steps: Numbers,
     past_last: bool,
     rules: Rules,
     rows: Rows,
-    wanted: Integers,
-    taken: Integers,
+    wanted: Numbers,
+    taken: Numbers,
     cursor: Cursor,
     out: Buffers,
 ) -> int:
@@ -232,16 +230,16 @@ class Walked(NamedTuple):
     `parked` the segment, the row, and the first and last window of each group that waits.
     """
 
-    found: Integers
-    windows: Integers
-    left: Integers
-    parked: Integers
+    found: Numbers
+    windows: Numbers
+    left: Numbers
+    parked: Numbers
 
 
 @compiled
 def walk_chains(
     outcomes: Outcomes, groups: Groups, slots: Slots, ahead: int, every: bool
-) -> tuple[Integers, Integers, Integers, Integers]:
+) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """Lead all groups through the outcomes of their starts; return what `Walked` has.
 
     Parameters
@@ -357,7 +355,7 @@ def walk_chains(
 
 @compiled_within
 def next_start(
-    starts: Integers, segments: Integers, match: int, segment: int, row: int
+    starts: Numbers, segments: Numbers, match: int, segment: int, row: int
 ) -> tuple[int, int]:
     """Return the first match from a row of a segment on, and where it starts."""
     while match < len(starts) and (
@@ -371,17 +369,17 @@ def next_start(
 
 @compiled
 def let_go(
-    firsts: Integers,
-    lasts: Integers,
-    following: Integers,
-    after: Integers,
-    stops: Integers,
+    firsts: Numbers,
+    lasts: Numbers,
+    following: Numbers,
+    after: Numbers,
+    stops: Numbers,
     active: int,
     held: int,
     row: int,
-    left: Integers,
-    counts: Integers,
-) -> tuple[int, Integers]:
+    left: Numbers,
+    counts: Numbers,
+) -> tuple[int, Numbers]:
     """Take windows that end before row `held` out of a list of groups; return what is left of it.
 
     They are added to `left`, with the row that they have come to.
@@ -409,7 +407,7 @@ def let_go(
 
 
 @compiled_within
-def first_to_find(firsts: Integers, reaches: Integers, following: Integers, active: int) -> int:
+def first_to_find(firsts: Numbers, reaches: Numbers, following: Numbers, active: int) -> int:
     """Return the group of a list that finds a match first."""
     best = group = active
     while group != NONE:
@@ -423,8 +421,8 @@ def first_to_find(firsts: Integers, reaches: Integers, following: Integers, acti
 
 @compiled
 def list_windows(
-    after: Integers, window: int, last: int, windows: Integers, counts: Integers
-) -> Integers:
+    after: Numbers, window: int, last: int, windows: Numbers, counts: Numbers
+) -> Numbers:
     """Add the windows of a group, from one of them up to another, to `windows`."""
     count = counts[LISTED]
     while True:
@@ -447,7 +445,7 @@ def list_windows(
 
 
 @compiled
-def grown(columns: Integers) -> Integers:
+def grown(columns: Numbers) -> Numbers:
     """Return columns with twice the room.
 
     Values are copied one by one: a slice would compile the words of NumPy's errors along.
@@ -460,7 +458,7 @@ def grown(columns: Integers) -> Integers:
 
 
 @compiled_within
-def join_lists(following: Integers, one: int, other: int) -> int:
+def join_lists(following: Numbers, one: int, other: int) -> int:
     """Put two lists of groups behind each other; the first is walked to its end."""
     if one == NONE:
         return other
@@ -475,12 +473,12 @@ def join_lists(following: Integers, one: int, other: int) -> int:
 
 @compiled_within
 def merge_reached(
-    firsts: Integers,
-    lasts: Integers,
-    reaches: Integers,
-    following: Integers,
-    before: Integers,
-    after: Integers,
+    firsts: Numbers,
+    lasts: Numbers,
+    reaches: Numbers,
+    following: Numbers,
+    before: Numbers,
+    after: Numbers,
     active: int,
     reach: int,
 ) -> int:
@@ -504,7 +502,7 @@ def merge_reached(
 
 
 @compiled_in_place
-def link_groups(places: Integers, at: Integers, following: Integers) -> None:
+def link_groups(places: Numbers, at: Numbers, following: Numbers) -> None:
     """Put each group into the list of its place."""
     for group in range(len(places) - 1, -1, -1):
         following[group] = at[places[group]]
@@ -513,8 +511,8 @@ def link_groups(places: Integers, at: Integers, following: Integers) -> None:
 
 @compiled
 def enter_chains(
-    outcomes: Outcomes, rows: Integers, stops: Integers, reach: Integers
-) -> tuple[Integers, Integers, Integers]:
+    outcomes: Outcomes, rows: Numbers, stops: Numbers, reach: Numbers
+) -> tuple[Numbers, Numbers, Numbers]:
     """Lead the search of each segment from its row on, up to a row that is not before its stop.
 
     `rows` and `reach`, the row behind the last that had to be looked at, are changed. A search that

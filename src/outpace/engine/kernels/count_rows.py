@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from outpace.compiler.kernel import compiled, compiled_within
+from outpace.engine.arrays import Integers
 
 # Columns of the symbols table: the sums that skipping an event, taking it, and both together ask
 # for; the states whose runs are completed, once for each way; the states where runs begin; the
@@ -33,9 +33,6 @@ class Machine(NamedTuple):
     sums: Integers
     flat: Integers
 
-
-Integers = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
 
 # How lanes keep runs apart.
 ONE_LANE, BY_START, BY_TAKE, BY_WINDOWS = range(4)
@@ -69,8 +66,8 @@ class Spans(NamedTuple):
 class Lanes(NamedTuple):
     """What the kernel works in, handed back, as a plain tuple, so that a later call can go on."""
 
-    numbers: Matrix
-    scratch: Matrix
+    numbers: Integers
+    scratch: Integers
     rows: Integers
     place: Integers
 
@@ -86,7 +83,7 @@ def new_lanes(states: int, mode: int) -> Lanes:
 
 @compiled_within
 def apply_sums(
-    machine: Machine, first: int, last: int, lanes: Matrix, low: int, high: int, scratch: Matrix
+    machine: Machine, first: int, last: int, lanes: Integers, low: int, high: int, scratch: Integers
 ) -> int:
     """Change the numbers in some lanes by some sums; a negative result says they overflowed."""
     seen = 0
@@ -107,7 +104,7 @@ def apply_sums(
 
 
 @compiled_within
-def add_takes(machine: Machine, first: int, last: int, lanes: Matrix, low: int, high: int) -> int:
+def add_takes(machine: Machine, first: int, last: int, lanes: Integers, low: int, high: int) -> int:
     """Add up what takes bring, over all lanes, into the lane after the last; result as above."""
     seen = 0
     for index in range(first, last):
@@ -136,7 +133,9 @@ def add_each(
 
 
 @compiled
-def make_room(lanes: Matrix, lane_rows: Integers, low: int, high: int) -> tuple[Matrix, Integers]:
+def make_room(
+    lanes: Integers, lane_rows: Integers, low: int, high: int
+) -> tuple[Integers, Integers]:
     """Move the lanes in use to the front, of larger tables where they fill more than half."""
     size = len(lane_rows)
     used = high - low
@@ -160,7 +159,7 @@ def count_rows(
     mode: int,
     within: int,
     spans: Spans,
-    bounds: Matrix,
+    bounds: Integers,
     work: int,
     counts: Integers,
     held: Lanes,

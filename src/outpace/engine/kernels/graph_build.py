@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from outpace.compiler.kernel import compiled_within
+from outpace.engine.arrays import Booleans, Integers
 
 # Links as kernels see them.
 STRICT, NEXT, ANY = range(3)
@@ -59,10 +59,6 @@ class GraphLayout(NamedTuple):
     flat: Integers
 
 
-Integers = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
-Truth = npt.NDArray[np.bool_]
-
 # Columns of the node table: what it takes, the latest and earliest start of its runs, its edges,
 # the rank of the initial move that starts a run there (or -1); the rest belongs to enumeration.
 ROW, POSITION, LATEST, EARLIEST, EDGE, EDGES, START, STAMP, MARK = range(9)
@@ -103,14 +99,14 @@ def window_lows(times: Integers, low: int, high: int, within: int, lows: Integer
 
 
 @compiled_within
-def has_room(table: Matrix, lines: int, wanted: Integers, number: int) -> bool:
+def has_room(table: Integers, lines: int, wanted: Integers, number: int) -> bool:
     """Say whether a table has so many lines, and note that it needs them."""
     wanted[number] = lines
     return lines <= len(table)
 
 
 @compiled_within
-def clear_list(lists: Matrix, number: int) -> None:
+def clear_list(lists: Integers, number: int) -> None:
     """Let nothing wait in a list any more."""
     lists[number, TAIL] = -1
     lists[number, LIST_LATEST] = -1
@@ -119,7 +115,7 @@ def clear_list(lists: Matrix, number: int) -> None:
 
 @compiled_within
 def add_entry(
-    nodes: Matrix, entries: Matrix, lists: Matrix, fill: Integers, to: int, node: int
+    nodes: Integers, entries: Integers, lists: Integers, fill: Integers, to: int, node: int
 ) -> None:
     """Let a node wait in a list."""
     entry = fill[ENTRIES]
@@ -138,7 +134,7 @@ def add_entry(
 
 
 @compiled_within
-def any_holds(layout: GraphLayout, truth: Truth, row: int, low: int, high: int) -> bool:
+def any_holds(layout: GraphLayout, truth: Booleans, row: int, low: int, high: int) -> bool:
     """Say whether the row satisfies one of the variables in a part of the list."""
     for place in range(low, high):  # noqa: SIM110 - kernels have no generators
         if truth[row, layout.flat[place]]:
@@ -149,11 +145,11 @@ def any_holds(layout: GraphLayout, truth: Truth, row: int, low: int, high: int) 
 @compiled_within
 def close_moves(
     layout: GraphLayout,
-    truth: Truth,
+    truth: Booleans,
     row: int,
-    nodes: Matrix,
-    entries: Matrix,
-    lists: Matrix,
+    nodes: Integers,
+    entries: Integers,
+    lists: Integers,
     fill: Integers,
     wanted: Integers,
 ) -> bool:
@@ -195,7 +191,7 @@ def close_moves(
 
 
 @compiled_within
-def start_rank(layout: GraphLayout, truth: Truth, row: int, first: bool, position: int) -> int:
+def start_rank(layout: GraphLayout, truth: Booleans, row: int, first: bool, position: int) -> int:
     """Return the rank of the best initial move that takes this row there, or -1."""
     for move in range(len(layout.initial)):
         line = layout.initial[move]
@@ -213,7 +209,7 @@ def start_rank(layout: GraphLayout, truth: Truth, row: int, first: bool, positio
 
 
 @compiled_within
-def add_edge(edges: Matrix, fill: Integers, move: int, end: int) -> None:
+def add_edge(edges: Integers, fill: Integers, move: int, end: int) -> None:
     """Connect the newest node to the runs before it."""
     edges[fill[EDGE_COUNT], MOVE] = move
     edges[fill[EDGE_COUNT], LIST] = end
@@ -223,16 +219,16 @@ def add_edge(edges: Matrix, fill: Integers, move: int, end: int) -> None:
 @compiled_within
 def take_row(
     layout: GraphLayout,
-    truth: Truth,
+    truth: Booleans,
     row: int,
     position: int,
     rank: int,
     start_low: int,
     step_low: int,
-    nodes: Matrix,
-    entries: Matrix,
-    edges: Matrix,
-    lists: Matrix,
+    nodes: Integers,
+    entries: Integers,
+    edges: Integers,
+    lists: Integers,
     newest: Integers,
     fill: Integers,
 ) -> None:
@@ -288,13 +284,13 @@ def take_row(
 @compiled_within
 def wait_after(
     layout: GraphLayout,
-    truth: Truth,
+    truth: Booleans,
     row: int,
     end: int,
     first_node: int,
-    nodes: Matrix,
-    entries: Matrix,
-    lists: Matrix,
+    nodes: Integers,
+    entries: Integers,
+    lists: Integers,
     newest: Integers,
     fill: Integers,
 ) -> None:
@@ -328,7 +324,7 @@ def wait_after(
 @compiled_within
 def add_row(
     layout: GraphLayout,
-    truth: Truth,
+    truth: Booleans,
     row: int,
     end: int,
     first: bool,
@@ -336,10 +332,10 @@ def add_row(
     takeable: bool,
     start_low: int,
     step_low: int,
-    nodes: Matrix,
-    entries: Matrix,
-    edges: Matrix,
-    lists: Matrix,
+    nodes: Integers,
+    entries: Integers,
+    edges: Integers,
+    lists: Integers,
     newest: Integers,
     fill: Integers,
     wanted: Integers,
@@ -381,7 +377,7 @@ def add_row(
 
 
 @compiled_within
-def empty_graph(lists: Matrix, newest: Integers, fill: Integers) -> None:
+def empty_graph(lists: Integers, newest: Integers, fill: Integers) -> None:
     """Forget all nodes."""
     fill[:] = 0
     newest[:] = -1
@@ -395,9 +391,9 @@ def earliest_live(
     row: int,
     start_low: int,
     step_low: int,
-    nodes: Matrix,
-    entries: Matrix,
-    lists: Matrix,
+    nodes: Integers,
+    entries: Integers,
+    lists: Integers,
     newest: Integers,
 ) -> int:
     """Return the earliest start whose runs can go on after `row`, or NEVER; WITHIN cuts it off."""

@@ -8,10 +8,8 @@ order of preference.
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from outpace.compiler.kernel import compiled_within
+from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.kernels.graph_build import (
     ACCEPTS,
     AMBIGUOUS,
@@ -41,12 +39,8 @@ from outpace.engine.kernels.graph_build import (
     TAKEN,
     VARIABLE,
     GraphLayout,
-    Integers,
-    Matrix,
     has_room,
 )
-
-Flags = npt.NDArray[np.bool_]
 
 # Columns of the tables below: links (from, move), ways on (to, rank, group), and the path walked
 # (node, next way on, where its rivals begin).
@@ -76,7 +70,7 @@ SKIP_NONE, SKIP_NEXT_ROW, SKIP_PAST_LAST, SKIP_FIRST, SKIP_LAST = range(5)
 
 
 @compiled_within
-def visit(nodes: Matrix, visited: Integers, filled: Integers, node: int) -> None:
+def visit(nodes: Integers, visited: Integers, filled: Integers, node: int) -> None:
     """Note a node that leads to the completing event, once."""
     if nodes[node, STAMP] != filled[COLLECTED]:
         nodes[node, STAMP] = filled[COLLECTED]
@@ -94,11 +88,11 @@ def collect(
     start_low: int,
     lows: Integers,
     by_step: bool,
-    nodes: Matrix,
-    entries: Matrix,
-    edges: Matrix,
+    nodes: Integers,
+    entries: Integers,
+    edges: Integers,
     visited: Integers,
-    links: Matrix,
+    links: Integers,
     filled: Integers,
     wanted: Integers,
 ) -> bool:
@@ -170,10 +164,10 @@ def sort(visited: Integers, count: int) -> None:
 @compiled_within
 def turn_round(
     layout: GraphLayout,
-    nodes: Matrix,
+    nodes: Integers,
     visited: Integers,
-    links: Matrix,
-    ways: Matrix,
+    links: Integers,
+    ways: Integers,
     filled: Integers,
 ) -> None:
     """Sort the collected nodes and list the ways on from each, in order of preference."""
@@ -225,7 +219,7 @@ def add_rival(rivals: Integers, low: int, high: int, node: int) -> int:
 
 
 @compiled_within
-def first_way_to(nodes: Matrix, ways: Matrix, low: int, high: int, row: int) -> int:
+def first_way_to(nodes: Integers, ways: Integers, low: int, high: int, row: int) -> int:
     """Return the first of some ways, sorted by row, that leads to `row` or beyond."""
     while low < high:
         middle = (low + high) // 2
@@ -239,8 +233,8 @@ def first_way_to(nodes: Matrix, ways: Matrix, low: int, high: int, row: int) -> 
 @compiled_within
 def rivals_of_step(
     layout: GraphLayout,
-    nodes: Matrix,
-    ways: Matrix,
+    nodes: Integers,
+    ways: Integers,
     way: int,
     from_node: int,
     rivals: Integers,
@@ -277,7 +271,7 @@ def rivals_of_step(
 
 
 @compiled_within
-def skip_target(path: Matrix, depth: int, nodes: Matrix, targets: Flags, skip: int) -> int:
+def skip_target(path: Integers, depth: int, nodes: Integers, targets: Booleans, skip: int) -> int:
     """Return the row that AFTER MATCH SKIP TO names in the match on the path, or -1."""
     found = -1
     for step in range(depth + 1):
@@ -291,12 +285,12 @@ def skip_target(path: Matrix, depth: int, nodes: Matrix, targets: Flags, skip: i
 
 @compiled_within
 def write_match(
-    path: Matrix,
+    path: Integers,
     depth: int,
     settled: int,
-    nodes: Matrix,
-    found: Matrix,
-    taken: Matrix,
+    nodes: Integers,
+    found: Integers,
+    taken: Integers,
     filled: Integers,
 ) -> None:
     """Append the match on the path to the result tables."""
@@ -325,14 +319,14 @@ def walk(
     pause_at: int,
     skip: int,
     strict: bool,
-    targets: Flags,
-    nodes: Matrix,
-    ways: Matrix,
-    path: Matrix,
+    targets: Booleans,
+    nodes: Integers,
+    ways: Integers,
+    path: Integers,
     rivals: Integers,
     rivals_end: int,
-    found: Matrix,
-    taken: Matrix,
+    found: Integers,
+    taken: Integers,
     filled: Integers,
     wanted: Integers,
 ) -> int:
@@ -414,17 +408,17 @@ def enumerate_row(
     pause_at: int,
     skip: int,
     strict: bool,
-    targets: Flags,
-    nodes: Matrix,
-    entries: Matrix,
-    edges: Matrix,
+    targets: Booleans,
+    nodes: Integers,
+    entries: Integers,
+    edges: Integers,
     visited: Integers,
-    links: Matrix,
-    ways: Matrix,
-    path: Matrix,
+    links: Integers,
+    ways: Integers,
+    path: Integers,
     rivals: Integers,
-    found: Matrix,
-    taken: Matrix,
+    found: Integers,
+    taken: Integers,
     filled: Integers,
     wanted: Integers,
 ) -> int:

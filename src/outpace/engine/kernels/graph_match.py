@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from outpace.compiler.kernel import compiled_in_place, compiled_within
+from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.kernels.graph_build import (
     ACCEPTS,
     CONTENDERS,
@@ -30,9 +31,6 @@ from outpace.engine.kernels.graph_build import (
     TAIL,
     VARIABLE,
     GraphLayout,
-    Integers,
-    Matrix,
-    Truth,
     add_row,
     earliest_live,
     empty_graph,
@@ -55,7 +53,6 @@ from outpace.engine.kernels.graph_enumerate import (
     TAKEN_ROW,
     TAKES,
     WAY_COLUMNS,
-    Flags,
     enumerate_row,
 )
 from outpace.engine.kernels.search import first_from
@@ -97,17 +94,17 @@ class Tables(NamedTuple):
     still needed.
     """
 
-    nodes: Matrix
-    entries: Matrix
-    edges: Matrix
-    links: Matrix
-    found: Matrix
-    taken: Matrix
+    nodes: Integers
+    entries: Integers
+    edges: Integers
+    links: Integers
+    found: Integers
+    taken: Integers
     rivals: Integers
-    ways: Matrix
+    ways: Integers
     visited: Integers
-    path: Matrix
-    lists: Matrix
+    path: Integers
+    lists: Integers
     newest: Integers
     fill: Integers
     filled: Integers
@@ -154,11 +151,11 @@ def with_room(tables: Tables) -> Tables:
     )  # fmt: skip
 
 
-def _lines(columns: int) -> Matrix:
+def _lines(columns: int) -> Integers:
     return np.empty((0, columns), np.int64)
 
 
-def _grown(table: Matrix, lines: int) -> Matrix:
+def _grown(table: Integers, lines: int) -> Integers:
     if lines <= len(table):
         return table
     larger = np.empty((max(lines, 2 * len(table)), *table.shape[1:]), np.int64)
@@ -178,7 +175,7 @@ def first_in_window(times: Integers, low: int, high: int, now: int, within: int)
 
 
 @compiled_within
-def accepting(layout: GraphLayout, nodes: Matrix, first: int, last: int) -> bool:
+def accepting(layout: GraphLayout, nodes: Integers, first: int, last: int) -> bool:
     """Say whether a match may end at one of the nodes."""
     for node in range(first, last):  # noqa: SIM110 - kernels have no generators
         if layout.positions[nodes[node, POSITION], ACCEPTS]:
@@ -189,18 +186,18 @@ def accepting(layout: GraphLayout, nodes: Matrix, first: int, last: int) -> bool
 @compiled_in_place
 def match_by_completion(
     layout: GraphLayout,
-    truth: Truth,
+    truth: Booleans,
     times: Integers,
     kind: int,
     within: int,
     watermark: int,
-    bounds: Matrix,
+    bounds: Integers,
     first_ordinal: Integers,
     settled: Integers,
     ended: bool,
     takes_max: int,
     work: int,
-    targets: Flags,
+    targets: Booleans,
     floors: Integers,
     nodes_kept: int,
     tables: Tables,
@@ -285,7 +282,12 @@ def match_by_completion(
 
 @compiled_within
 def newest_live(
-    layout: GraphLayout, row: int, nodes: Matrix, entries: Matrix, lists: Matrix, newest: Integers
+    layout: GraphLayout,
+    row: int,
+    nodes: Integers,
+    entries: Integers,
+    lists: Integers,
+    newest: Integers,
 ) -> int:
     """Return the newest row where a run waits after `row`, or -1; WITHIN is not looked at."""
     latest = -1
@@ -323,7 +325,7 @@ def settled_by_time(
 
 
 @compiled_within
-def can_start(layout: GraphLayout, truth: Truth, row: int, first: bool) -> bool:
+def can_start(layout: GraphLayout, truth: Booleans, row: int, first: bool) -> bool:
     """Say whether a match may start at a row."""
     for move in range(len(layout.initial)):
         position = layout.initial[move, OPENED]
@@ -336,21 +338,21 @@ def can_start(layout: GraphLayout, truth: Truth, row: int, first: bool) -> bool:
 @compiled_in_place
 def match_by_start(
     layout: GraphLayout,
-    truth: Truth,
+    truth: Booleans,
     times: Integers,
     kind: int,
     within: int,
     watermark: int,
-    bounds: Matrix,
+    bounds: Integers,
     first_ordinal: Integers,
     settled: Integers,
     ended: bool,
     takes_max: int,
     work: int,
-    targets: Flags,
+    targets: Booleans,
     barriers: Integers,
     numbers: Integers,
-    consumed: Flags,
+    consumed: Booleans,
     clock: Integers,
     clock_settled: Integers,
     at_end: int,

@@ -1,16 +1,16 @@
-"""Grouping rows by key in linear time: codes by first appearance and a stable counting sort."""
+"""Grouping rows by key in linear time: codes by first appearance and a stable counting sort.
+
+And lists of numbers sorted by several keys: finding pairs in them, and making them.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from outpace.compiler.kernel import compiled_when_worth
-
-#: Keys, codes and row numbers come in several widths.
-Integers = npt.NDArray[Any]
+from outpace.engine.arrays import Numbers
 
 #: So many values are compared before one looks: a loop without a way out takes several at once.
 _AT_ONCE: Final = 1024
@@ -18,11 +18,11 @@ _AT_ONCE: Final = 1024
 
 @compiled_when_worth
 def encode_range(
-    values: Integers,
+    values: Numbers,
     low: int,
-    table: Integers,
-    codes: Integers,
-    firsts: Integers,
+    table: Numbers,
+    codes: Numbers,
+    firsts: Numbers,
 ) -> int:
     """Number the values of a small range in the order of their first appearance.
 
@@ -43,7 +43,7 @@ def encode_range(
 
 
 @compiled_when_worth
-def group_rows(codes: Integers, groups: int, order: Integers) -> Integers:
+def group_rows(codes: Numbers, groups: int, order: Numbers) -> Numbers:
     """Fill `order` with the rows sorted stably by code; return the bounds of the groups."""
     bounds = np.zeros(groups + 1, np.int64)
     for row in range(len(codes)):
@@ -59,7 +59,7 @@ def group_rows(codes: Integers, groups: int, order: Integers) -> Integers:
 
 
 @compiled_when_worth
-def is_ascending(values: Integers) -> bool:
+def is_ascending(values: Numbers) -> bool:
     """Say whether no value is less than the one before it."""
     before, after = values[:-1], values[1:]
     for begin in range(0, len(after), _AT_ONCE):
@@ -72,7 +72,7 @@ def is_ascending(values: Integers) -> bool:
 
 
 @compiled_when_worth
-def is_ascending_in_groups(values: Integers, order: Integers, bounds: Integers) -> bool:
+def is_ascending_in_groups(values: Numbers, order: Numbers, bounds: Numbers) -> bool:
     """Say whether, within each group of sorted rows, no value is less than the one before it."""
     for group in range(len(bounds) - 1):
         for place in range(bounds[group] + 1, bounds[group + 1]):
@@ -82,14 +82,14 @@ def is_ascending_in_groups(values: Integers, order: Integers, bounds: Integers) 
 
 
 @compiled_when_worth
-def gather_rows(values: Integers, order: Integers, out: Integers) -> None:
+def gather_rows(values: Numbers, order: Numbers, out: Numbers) -> None:
     """Fill `out` with the values in the given order."""
     for place in range(len(order)):
         out[place] = values[order[place]]
 
 
 @compiled_when_worth
-def scatter_rows(values: Integers, codes: Integers, bounds: Integers, out: Integers) -> None:
+def scatter_rows(values: Numbers, codes: Numbers, bounds: Numbers, out: Numbers) -> None:
     """Fill `out` with the values sorted stably by code.
 
     Reading in order and writing to one place per group misses the cache far less often than
@@ -103,7 +103,7 @@ def scatter_rows(values: Integers, codes: Integers, bounds: Integers, out: Integ
 
 
 @compiled_when_worth
-def count_rows(codes: Integers, counts: Integers, out: Integers) -> None:
+def count_rows(codes: Numbers, counts: Numbers, out: Numbers) -> None:
     """Fill `out` with how many rows of its group stand before each row, and those of `counts`."""
     for row in range(len(codes)):
         code = codes[row]
@@ -112,8 +112,75 @@ def count_rows(codes: Integers, counts: Integers, out: Integers) -> None:
 
 
 @compiled_when_worth
-def number_rows(bounds: Integers, out: Integers) -> None:
+def number_rows(bounds: Numbers, out: Numbers) -> None:
     """Fill `out` with each row's number in its group."""
     for group in range(len(bounds) - 1):
         for row in range(bounds[group], bounds[group + 1]):
             out[row] = row - bounds[group]
+
+
+#: What `order_runs` comes to.
+IN_ORDER, ORDERED, UNORDERED = 0, 1, 2
+
+#: An entry moves over at most so many before all are sorted in another way.
+_SHORT: Final = 256
+
+
+@compiled_when_worth
+def find_pairs(
+    major: Numbers,
+    minor: Numbers,
+    wanted_major: Numbers,
+    wanted_minor: Numbers,
+    places: Numbers,
+) -> None:
+    """Fill `places` with where each wanted pair is, or would be put before all larger ones."""
+    for index in range(len(wanted_major)):
+        low, high = 0, len(major)
+        first, second = wanted_major[index], wanted_minor[index]
+        while low < high:
+            middle = (low + high) // 2
+            if major[middle] < first or (major[middle] == first and minor[middle] < second):
+                low = middle + 1
+            else:
+                high = middle
+        places[index] = low
+
+
+@compiled_when_worth
+def order_runs(
+    first: Numbers, second: Numbers, third: Numbers, fourth: Numbers, order: Numbers
+) -> int:
+    """Order entries that rise by the first key by the others, too, equal ones as they come.
+
+    `order` counts from 0 on and is changed. Returns IN_ORDER where entries lie so already, ORDERED
+    where `order` puts them so, and UNORDERED where they do not rise by the first key, or where too
+    many are equal by it.
+    """
+    size = len(first)
+    changed = False
+    begin = 0
+    for place in range(1, size):
+        if first[place] != first[place - 1]:
+            if first[place] < first[place - 1]:
+                return UNORDERED
+            begin = place
+            continue
+        before = place - 1
+        while before >= begin:
+            other = order[before]
+            if second[place] != second[other]:
+                if second[place] > second[other]:
+                    break
+            elif third[place] != third[other]:
+                if third[place] > third[other]:
+                    break
+            elif fourth[place] >= fourth[other]:
+                break
+            order[before + 1] = other
+            before -= 1
+            if place - before > _SHORT:
+                return UNORDERED
+        changed = changed or before < place - 1
+        order[before + 1] = place
+    return ORDERED if changed else IN_ORDER

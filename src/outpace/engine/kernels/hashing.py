@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outpace.compiler.kernel import compiled_when_worth, compiled_within
-
-Unsigned = npt.NDArray[np.uint64]
+from outpace.engine.arrays import Unsigned
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)

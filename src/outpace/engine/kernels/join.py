@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import numpy.typing as npt
+from typing import Final
 
 from outpace.compiler.kernel import compiled_when_worth
-
-Integers = npt.NDArray[Any]
+from outpace.engine.arrays import Numbers
 
 #: The sides of a join; a row of neither takes part in nothing.
 LEFT: Final = 1
@@ -17,15 +14,15 @@ RIGHT: Final = 2
 
 @compiled_when_worth
 def find_partners(
-    times: Integers,
-    side: Integers,
-    segments: Integers,
-    begin: Integers,
+    times: Numbers,
+    side: Numbers,
+    segments: Numbers,
+    begin: Numbers,
     width: int,
-    lefts: Integers,
-    rights: Integers,
-    first: Integers,
-    counts: Integers,
+    lefts: Numbers,
+    rights: Numbers,
+    first: Numbers,
+    counts: Numbers,
 ) -> None:
     """Find for each row the rows of the other side before it, in its segment, less than `width`.
 
@@ -57,13 +54,13 @@ def find_partners(
 
 @compiled_when_worth
 def write_pairs(
-    side: Integers,
-    lefts: Integers,
-    rights: Integers,
-    first: Integers,
-    counts: Integers,
-    pairs: Integers,
-    joined: Integers,
+    side: Numbers,
+    lefts: Numbers,
+    rights: Numbers,
+    first: Numbers,
+    counts: Numbers,
+    pairs: Numbers,
+    joined: Numbers,
 ) -> None:
     """Write the pairs that `find_partners` found, and note the rows of the left that are in one."""
     place = 0

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy.typing as npt
-
 from outpace.compiler.kernel import compiled_when_worth
-
-Integers = npt.NDArray[Any]
+from outpace.engine.arrays import Numbers
 
 
 @compiled_when_worth
-def add_by_table(codes: Integers, table: Integers, masks: Integers) -> None:
+def add_by_table(codes: Numbers, table: Numbers, masks: Numbers) -> None:
     """Add to each row's mask what the table holds for the row's code."""
     for row in range(len(codes)):
         masks[row] |= table[codes[row]]
 
 
 @compiled_when_worth
-def add_where(holds: Integers, bit: int, masks: Integers) -> None:
+def add_where(holds: Numbers, bit: int, masks: Numbers) -> None:
     """Add a bit to the masks of the rows where a predicate holds."""
     kind = masks.dtype.type
     for row in range(len(holds)):
@@ -28,14 +23,14 @@ def add_where(holds: Integers, bit: int, masks: Integers) -> None:
 
 @compiled_when_worth
 def add_compared(
-    left: Integers,
+    left: Numbers,
     left_shift: int,
-    right: Integers,
+    right: Numbers,
     right_shift: int,
     operator: int,
-    bounds: Integers,
+    bounds: Numbers,
     bit: int,
-    masks: Integers,
+    masks: Numbers,
 ) -> None:
     """Add a bit where a value compares with another, each some rows away in the same partition.
 

@@ -16,12 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from outpace.compiler.kernel import compiled_when_worth, compiled_within
-from outpace.engine.arrays import pooled
+from outpace.engine.arrays import Integers, Numbers, pooled
 
-Integers = npt.NDArray[np.int64]
-#: Where keys were at first, in 32 bits or 64.
-Places = npt.NDArray[Any]
-Keys = tuple[Integers, Integers, Places]
+Keys = tuple[Integers, Integers, Numbers]
 
 #: So many keys are merged, or copied, between two looks at how far a run goes on alone.
 _STRIDE: Final = 32
@@ -91,7 +88,7 @@ def _merge_buckets(
     counts: npt.NDArray[np.uint32],
     out_times: Integers,
     out_numbers: Integers,
-    out_places: Places,
+    out_places: Numbers,
 ) -> bool:
     """Sort keys by bucket, then within each; say no where they are too crowded.
 
@@ -155,7 +152,7 @@ def _count_falling(times: Integers, numbers: Integers) -> int:
 
 
 @compiled_within
-def _insert_falling(times: Integers, numbers: Integers, places: Places) -> None:
+def _insert_falling(times: Integers, numbers: Integers, places: Numbers) -> None:
     """Move keys to their places among their neighbours."""
     for out in range(1, len(times)):
         time, number = times[out], numbers[out]
@@ -174,11 +171,11 @@ def _insert_falling(times: Integers, numbers: Integers, places: Places) -> None:
 def _merge_neighbours(
     times: Integers,
     numbers: Integers,
-    places: Places,
+    places: Numbers,
     bounds: Integers,
     out_times: Integers,
     out_numbers: Integers,
-    out_places: Places,
+    out_places: Numbers,
 ) -> None:
     """Merge the first run with the second, the third with the fourth, and so on."""
     for run in range(0, len(bounds) - 1, 2):

@@ -6,13 +6,8 @@ and within a match with `high` never falling, so a running total is carried from
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy.typing as npt
-
 from outpace.compiler.kernel import compiled_when_worth
-
-Numbers = npt.NDArray[Any]
+from outpace.engine.arrays import Numbers
 
 
 @compiled_when_worth

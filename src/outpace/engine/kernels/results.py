@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import numpy.typing as npt
+from typing import Final
 
 from outpace.compiler.kernel import compiled_when_worth
+from outpace.engine.arrays import Numbers
 from outpace.engine.kernels.search import REACHED_END
-
-Integers = npt.NDArray[Any]
 
 #: A window moves over at most so many before all are sorted in another way.
 _SHORT: Final = 256
@@ -17,15 +14,15 @@ _SHORT: Final = 256
 
 @compiled_when_worth
 def spread_runs(
-    event: Integers,
-    ends: Integers,
-    window: Integers,
-    number: Integers,
-    partition: Integers,
-    run_of: Integers,
-    event_of: Integers,
-    window_of: Integers,
-    number_of: Integers,
+    event: Numbers,
+    ends: Numbers,
+    window: Numbers,
+    number: Numbers,
+    partition: Numbers,
+    run_of: Numbers,
+    event_of: Numbers,
+    window_of: Numbers,
+    number_of: Numbers,
 ) -> bool:
     """Put the windows of runs in order: by event, number and partition, equal ones as they come.
 
@@ -78,12 +75,12 @@ def spread_runs(
 
 @compiled_when_worth
 def latest_arrivals(
-    arrivals: Integers,
-    segments: Integers,
-    segment: Integers,
-    reach: Integers,
+    arrivals: Numbers,
+    segments: Numbers,
+    segment: Numbers,
+    reach: Numbers,
     following: int,
-    settled: Integers,
+    settled: Numbers,
 ) -> None:
     """Fill `settled` from each match's reach; `following` stands for the end of the input.
 

@@ -30,13 +30,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from outpace.compiler.kernel import compiled_in_place, compiled_within
-
-#: Kernels take arrays of several widths; what is said here is what they mean.
-Integers = npt.NDArray[Any]
-Floats = npt.NDArray[Any]
+from outpace.engine.arrays import Numbers
 
 STRICT, NEXT, ANY = 0, 1, 2
 AT_START, AT_END = 1, 2
@@ -79,24 +75,24 @@ class ProgramArrays(NamedTuple):
     next event must fit, for states that can only go on with it, else 0.
     """
 
-    variable: Integers
-    first_move: Integers
-    target: Integers
-    link: Integers
-    flags: Integers
-    until: Integers
-    absent_next: Integers
-    absent: Integers
-    first_hold: Integers
-    hold: Integers
-    hold_until: Integers
-    group_end: Integers
-    group_bits: Integers
-    guarded: Integers
-    ends: Integers
-    ends_next: Integers
-    waits: Integers
-    strict_next: Integers
+    variable: Numbers
+    first_move: Numbers
+    target: Numbers
+    link: Numbers
+    flags: Numbers
+    until: Numbers
+    absent_next: Numbers
+    absent: Numbers
+    first_hold: Numbers
+    hold: Numbers
+    hold_until: Numbers
+    group_end: Numbers
+    group_bits: Numbers
+    guarded: Numbers
+    ends: Numbers
+    ends_next: Numbers
+    waits: Numbers
+    strict_next: Numbers
 
 
 class Rules(NamedTuple):
@@ -128,24 +124,24 @@ class Rows(NamedTuple):
     No later row of a segment has a time less than its `floor`.
     """
 
-    masks: Integers
-    times: Integers
-    begin: Integers
-    visible: Integers
-    stop: Integers
-    first_ordinal: Integers
-    floor: Integers
+    masks: Numbers
+    times: Numbers
+    begin: Numbers
+    visible: Numbers
+    stop: Numbers
+    first_ordinal: Numbers
+    floor: Numbers
     ended: bool
 
 
 class Path(NamedTuple):
     """What compiled predicates read: columns of both kinds, their validity, and empty registers."""
 
-    integers: Integers
-    floats: Floats
-    valid: Integers
-    first_integers: Integers
-    first_floats: Floats
+    integers: Numbers
+    floats: Numbers
+    valid: Numbers
+    first_integers: Numbers
+    first_floats: Numbers
 
 
 class Cursor(NamedTuple):
@@ -160,13 +156,13 @@ class Cursor(NamedTuple):
     former, and `number` the row where the search goes on.
     """
 
-    segment: Integers
-    next_row: Integers
-    number: Integers
-    reach: Integers
-    passed: Integers
-    wanted: Integers
-    looked: Integers
+    segment: Numbers
+    next_row: Numbers
+    number: Numbers
+    reach: Numbers
+    passed: Numbers
+    wanted: Numbers
+    looked: Numbers
 
 
 class Stack(NamedTuple):
@@ -179,22 +175,22 @@ class Stack(NamedTuple):
     before it. `paused` says where a call paused.
     """
 
-    state: Integers
-    row: Integers
-    event: Integers
-    move: Integers
-    group: Integers
-    alive: Integers
-    released: Integers
-    late: Integers
-    run_rows: Integers
-    run_labels: Integers
-    integers: Integers
-    floats: Floats
-    memo_keys: Integers
-    memo_stamps: Integers
-    memo_state: Integers
-    paused: Integers
+    state: Numbers
+    row: Numbers
+    event: Numbers
+    move: Numbers
+    group: Numbers
+    alive: Numbers
+    released: Numbers
+    late: Numbers
+    run_rows: Numbers
+    run_labels: Numbers
+    integers: Numbers
+    floats: Numbers
+    memo_keys: Numbers
+    memo_stamps: Numbers
+    memo_state: Numbers
+    paused: Numbers
 
 
 class Buffers(NamedTuple):
@@ -204,19 +200,19 @@ class Buffers(NamedTuple):
     had to be looked at, or REACHED_END; `passed` the time that had to pass, or NO_TIME.
     """
 
-    counts: Integers
-    segment: Integers
-    start: Integers
-    number: Integers
-    ends: Integers
-    reach: Integers
-    passed: Integers
-    rows: Integers
-    positions: Integers
+    counts: Numbers
+    segment: Numbers
+    start: Numbers
+    number: Numbers
+    ends: Numbers
+    reach: Numbers
+    passed: Numbers
+    rows: Numbers
+    positions: Numbers
 
 
 @compiled_within
-def memo_slot(keys: Integers, stamps: Integers, stamp: int, key: int) -> int:
+def memo_slot(keys: Numbers, stamps: Numbers, stamp: int, key: int) -> int:
     """Return where a key is, or the free slot where it belongs; stamps of other starts are free."""
     last = len(keys) - 1
     slot = (key * -7046029254386353131 >> 20) & last
@@ -733,7 +729,7 @@ def search(
 
 
 @compiled_within
-def known_from(times: Integers, reach: int, passed: int, start: int, end: int) -> int:
+def known_from(times: Numbers, reach: int, passed: int, start: int, end: int) -> int:
     """Return the row behind the last that had to come, those that told the time included."""
     if passed == NO_TIME:
         return reach
@@ -741,7 +737,7 @@ def known_from(times: Integers, reach: int, passed: int, start: int, end: int) -
 
 
 @compiled_within
-def first_from(times: Integers, low: int, high: int, time: int) -> int:
+def first_from(times: Numbers, low: int, high: int, time: int) -> int:
     """Return the first row of some whose time is not before another, or their end."""
     while low < high:
         middle = (low + high) // 2
@@ -769,10 +765,10 @@ def _fits_one(
     begin: int,
     stop: int,
     size: int,
-    run_rows: Integers,
-    run_labels: Integers,
-    integers: Integers,
-    floats: Floats,
+    run_rows: Numbers,
+    run_labels: Numbers,
+    integers: Numbers,
+    floats: Numbers,
     path: Path,
 ) -> int:
     """Say whether an event fits one of the variables whose masks let it pass; -1: a failure."""
@@ -815,10 +811,10 @@ def _accepts(
     row: int,
     segment: int,
     depth: int,
-    run_rows: Integers,
-    run_labels: Integers,
-    integers: Integers,
-    floats: Floats,
+    run_rows: Numbers,
+    run_labels: Numbers,
+    integers: Numbers,
+    floats: Numbers,
 ) -> _Verdict:
     """Say whether a run may end here: its anchors hold and no negated step follows."""
     begin, end, stop = rows.begin[segment], rows.visible[segment], rows.stop[segment]

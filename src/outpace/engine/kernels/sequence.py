@@ -32,13 +32,9 @@ import math
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from outpace.compiler.kernel import compiled_when_worth, compiled_within
-from outpace.engine.arrays import Integers
-
-Bytes = npt.NDArray[np.int8]
-Floats = npt.NDArray[np.float64]
+from outpace.engine.arrays import Bytes, Floats, Integers
 
 #: What becomes of an event: it is held, let in, or late.
 HELD, ADMITTED, LATE = range(3)

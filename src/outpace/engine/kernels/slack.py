@@ -25,13 +25,9 @@ import math
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from outpace.compiler.kernel import compiled_when_worth, compiled_within
-from outpace.engine.arrays import Integers
-
-Bytes = npt.NDArray[np.int8]
-Floats = npt.NDArray[np.float64]
+from outpace.engine.arrays import Bytes, Floats, Integers
 
 #: The rules.
 FIXED, GREATEST_DELAY, QUANTILE, DISTANCE, COVERAGE = range(5)

@@ -8,12 +8,9 @@ that are open. Only what data decides is written: which windows, and at which ev
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from outpace.compiler.kernel import compiled_when_worth
-
-Integers = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
+from outpace.engine.arrays import Integers
 
 # What is known of the stream: the ordinal behind the last event, 0 before the first one; the number
 # of the next window, and how many windows before it are open.
@@ -40,8 +37,8 @@ def split_times(
     offset: int,
     state: Integers,
     opened: Integers,
-    closed: Matrix,
-    leaps: Matrix,
+    closed: Integers,
+    leaps: Integers,
     fill: Integers,
 ) -> None:
     """Open and close windows `[offset + number * slide, ... + size)` over ascending times.

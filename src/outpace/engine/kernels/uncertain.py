@@ -11,14 +11,10 @@ all events of a match have the greatest width. Then more is possible than is.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
-
-import numpy.typing as npt
+from typing import Final, NamedTuple
 
 from outpace.compiler.kernel import compiled_in_line, compiled_when_worth, compiled_within
-
-Integers = npt.NDArray[Any]
-Truth = npt.NDArray[Any]
+from outpace.engine.arrays import Numbers
 
 #: What a turn comes to: all is done, the tables are full, or Python is to have the floor.
 DONE, FULL, PAUSED = 0, 1, 2
@@ -74,19 +70,19 @@ class SearchedRows(NamedTuple):
         Values that are compared, by column and row; rows that a row goes together with.
     """
 
-    times: Integers
-    widths: Integers
-    sources: Integers
-    slots: Integers
-    early: Integers
-    late: Integers
-    fits: Truth
-    next_fitting: Integers
-    forbidden: Integers
-    next_forbidden: Integers
-    next_any: Integers
-    codes: Integers
-    pairs: Integers
+    times: Numbers
+    widths: Numbers
+    sources: Numbers
+    slots: Numbers
+    early: Numbers
+    late: Numbers
+    fits: Numbers
+    next_fitting: Numbers
+    forbidden: Numbers
+    next_forbidden: Numbers
+    next_any: Numbers
+    codes: Numbers
+    pairs: Numbers
 
 
 class SearchedSteps(NamedTuple):
@@ -112,12 +108,12 @@ class SearchedSteps(NamedTuple):
         The greatest width, and how far the true times of a match may lie apart, exclusively.
     """
 
-    steps: Integers
-    variables: Integers
-    gaps: Integers
-    gap_variables: Integers
-    conditions: Integers
-    comparisons: Integers
+    steps: Numbers
+    variables: Numbers
+    gaps: Numbers
+    gap_variables: Numbers
+    conditions: Numbers
+    comparisons: Numbers
     varying: int
     trailing: int
     sourced: bool
@@ -127,7 +123,7 @@ class SearchedSteps(NamedTuple):
 
 
 @compiled_in_line
-def _first_at(times: Integers, low: int, high: int, row: int, time: int) -> int:
+def _first_at(times: Numbers, low: int, high: int, row: int, time: int) -> int:
     """Return the first row from `low` to `high` at or behind a time, not far from `row`."""
     step = 1
     if row < high and times[row] < time:
@@ -152,7 +148,7 @@ def _first_at(times: Integers, low: int, high: int, row: int, time: int) -> int:
 
 
 @compiled_in_line
-def _is_chosen(level: Integers, size: int, row: int) -> bool:
+def _is_chosen(level: Numbers, size: int, row: int) -> bool:
     chosen = False
     for place in range(size):
         chosen |= level[CHOSEN, place] == row
@@ -160,7 +156,7 @@ def _is_chosen(level: Integers, size: int, row: int) -> bool:
 
 
 @compiled_in_line
-def _precedes(sources: Integers, level: Integers, size: int, row: int) -> bool:
+def _precedes(sources: Numbers, level: Numbers, size: int, row: int) -> bool:
     """Say whether a row comes before one of those chosen so far, of the same source."""
     for place in range(size):
         chosen = level[CHOSEN, place]
@@ -189,7 +185,7 @@ def _compares(sign: int, left: int, right: int) -> bool:
 
 @compiled_within
 def _meets(
-    events: SearchedRows, steps: SearchedSteps, level: Integers, variable: int, row: int
+    events: SearchedRows, steps: SearchedSteps, level: Numbers, variable: int, row: int
 ) -> bool:
     """Say whether a row that may be a variable by itself is one beside the events before it."""
     for number in range(steps.conditions[variable], steps.conditions[variable + 1]):
@@ -216,7 +212,7 @@ def _meets(
 
 @compiled_within
 def _confirms(
-    events: SearchedRows, steps: SearchedSteps, level: Integers, gap: int, row: int
+    events: SearchedRows, steps: SearchedSteps, level: Numbers, gap: int, row: int
 ) -> bool:
     """Say whether a row that may be forbidden in a gap is, beside the events before it."""
     for place in range(steps.gaps[gap], steps.gaps[gap + 1]):
@@ -227,7 +223,7 @@ def _confirms(
 
 
 @compiled_in_line
-def _first_slot(sources: Integers, level: Integers, size: int, row: int, slot: int) -> int:
+def _first_slot(sources: Numbers, level: Numbers, size: int, row: int, slot: int) -> int:
     """Return the first place that the order of its source leaves to an event."""
     for place in range(size):
         chosen = level[CHOSEN, place]
@@ -237,7 +233,7 @@ def _first_slot(sources: Integers, level: Integers, size: int, row: int, slot: i
 
 
 @compiled_in_line
-def _last_slot(sources: Integers, level: Integers, size: int, row: int) -> int:
+def _last_slot(sources: Numbers, level: Numbers, size: int, row: int) -> int:
     """Return the last place that the order of its source leaves to an event."""
     for place in range(size):
         chosen = level[CHOSEN, place]
@@ -248,7 +244,7 @@ def _last_slot(sources: Integers, level: Integers, size: int, row: int) -> int:
 
 @compiled_in_line
 def _matches_as_seen(
-    events: SearchedRows, steps: SearchedSteps, level: Integers, size: int, bounds: Integers
+    events: SearchedRows, steps: SearchedSteps, level: Numbers, size: int, bounds: Numbers
 ) -> bool:
     """Say whether the chosen events match by their own times, in the order of the rows.
 
@@ -274,7 +270,7 @@ def _matches_as_seen(
 
 @compiled_in_line
 def _possible(
-    events: SearchedRows, steps: SearchedSteps, level: Integers, size: int, bounds: Integers
+    events: SearchedRows, steps: SearchedSteps, level: Numbers, size: int, bounds: Numbers
 ) -> bool:
     """Say whether there are true times with which the chosen events match.
 
@@ -356,9 +352,7 @@ def _possible(
 
 
 @compiled_in_line
-def _may_precede(
-    times: Integers, sources: Integers, widths: Integers, one: int, other: int
-) -> bool:
+def _may_precede(times: Numbers, sources: Numbers, widths: Numbers, one: int, other: int) -> bool:
     """Say whether an event may have happened before another."""
     if sources[one] == sources[other]:
         return one < other
@@ -367,7 +361,7 @@ def _may_precede(
 
 @compiled_in_line
 def _may_divide(
-    times: Integers, sources: Integers, widths: Integers, chosen: Integers, row: int
+    times: Numbers, sources: Numbers, widths: Numbers, chosen: Numbers, row: int
 ) -> bool:
     """Say whether a row may lie between two events of a step."""
     for one in chosen:
@@ -385,11 +379,11 @@ def _may_divide(
 
 @compiled_in_line
 def _may_lie(
-    times: Integers,
-    sources: Integers,
-    widths: Integers,
-    before: Integers,
-    behind: Integers,
+    times: Numbers,
+    sources: Numbers,
+    widths: Numbers,
+    before: Numbers,
+    behind: Numbers,
     row: int,
 ) -> bool:
     """Say whether a row may lie behind all events of a step, and before all of the next."""
@@ -403,7 +397,7 @@ def _may_lie(
 
 @compiled_in_line
 def _certain(
-    events: SearchedRows, steps: SearchedSteps, level: Integers, size: int, bounds: Integers
+    events: SearchedRows, steps: SearchedSteps, level: Numbers, size: int, bounds: Numbers
 ) -> bool:
     """Say whether the chosen events match with all true times."""
     times, widths, sources = events.times, events.widths, events.sources
@@ -468,7 +462,7 @@ def _certain(
 def _open(
     events: SearchedRows,
     steps: SearchedSteps,
-    level: Integers,
+    level: Numbers,
     size: int,
     way: int,
     low: int,
@@ -503,7 +497,7 @@ def _open(
 
 @compiled_when_worth
 def find_reach(
-    times: Integers, segments: Integers, bound: int, early: Integers, late: Integers
+    times: Numbers, segments: Numbers, bound: int, early: Numbers, late: Numbers
 ) -> None:
     """Find for each row the first at most a bound before it, and the first further behind it."""
     for segment in range(len(segments) - 1):
@@ -518,12 +512,12 @@ def find_reach(
 
 @compiled_when_worth
 def find_next(
-    forbidden: Integers,
-    fits: Truth,
-    variables: Integers,
-    next_forbidden: Integers,
-    next_any: Integers,
-    next_fitting: Integers,
+    forbidden: Numbers,
+    fits: Numbers,
+    variables: Numbers,
+    next_forbidden: Numbers,
+    next_any: Numbers,
+    next_fitting: Numbers,
 ) -> None:
     """Find from each row on the next of each gap, of any gap, and of each step."""
     size = len(forbidden)
@@ -547,11 +541,11 @@ def find_next(
 def find_uncertain(
     events: SearchedRows,
     steps: SearchedSteps,
-    bounds: Integers,
-    place: Integers,
-    level: Integers,
-    rows: Integers,
-    ends: Integers,
+    bounds: Numbers,
+    place: Numbers,
+    level: Numbers,
+    rows: Numbers,
+    ends: Numbers,
     work_at_once: int,
 ) -> int:
     """Find the matches of a partition.

@@ -16,13 +16,9 @@ wait for time to pass. Line 0 of `pool` holds the first free line and how many w
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from outpace.compiler.kernel import compiled_when_worth, compiled_within
-
-Integers = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
+from outpace.engine.arrays import Booleans, Integers
 
 # Columns of the table of partitions: events seen, the number of the next window, the ends of the
 # queue of open windows and their count, the time of the last event, neighbours in the ring.
@@ -47,13 +43,13 @@ ROW, OPENED, CLOSED = range(3)
 
 
 @compiled_within
-def has_room(pool: Matrix) -> bool:
+def has_room(pool: Integers) -> bool:
     """Say whether a further window can be queued."""
     return bool(pool[0, NEXT] != 0 or pool[0, USED] + 1 < len(pool))
 
 
 @compiled_within
-def enqueue(table: Matrix, pool: Matrix, line: int, first: int, start: int) -> None:
+def enqueue(table: Integers, pool: Integers, line: int, first: int, start: int) -> None:
     """Put a window at the end of a partition's queue."""
     node = pool[0, NEXT]
     if node:
@@ -72,7 +68,7 @@ def enqueue(table: Matrix, pool: Matrix, line: int, first: int, start: int) -> N
 
 
 @compiled_within
-def dequeue(table: Matrix, pool: Matrix, line: int) -> int:
+def dequeue(table: Integers, pool: Integers, line: int) -> int:
     """Take the oldest window from a partition's queue; return its line, which is free now."""
     node = table[line, HEAD]
     table[line, HEAD] = pool[node, NEXT]
@@ -82,7 +78,7 @@ def dequeue(table: Matrix, pool: Matrix, line: int) -> int:
 
 
 @compiled_within
-def open_next(windows: Matrix, place: int, table: Matrix, line: int) -> None:
+def open_next(windows: Integers, place: int, table: Integers, line: int) -> None:
     """Open the next window of a partition, and write which it is."""
     windows[PARTITION, place] = line - 1
     windows[WINDOW, place] = table[line, NUMBER]
@@ -91,7 +87,7 @@ def open_next(windows: Matrix, place: int, table: Matrix, line: int) -> None:
 
 
 @compiled_within
-def close_oldest(windows: Matrix, place: int, table: Matrix, line: int, closed_at: int) -> None:
+def close_oldest(windows: Integers, place: int, table: Integers, line: int, closed_at: int) -> None:
     """Close the oldest window of a partition behind the last event seen, and write that."""
     windows[PARTITION, place] = line - 1
     windows[WINDOW, place] = table[line, NUMBER] - table[line, OPEN_COUNT]
@@ -102,7 +98,13 @@ def close_oldest(windows: Matrix, place: int, table: Matrix, line: int, closed_a
 
 @compiled_within
 def open_queued(
-    windows: Matrix, place: int, table: Matrix, pool: Matrix, line: int, first: int, start: int
+    windows: Integers,
+    place: int,
+    table: Integers,
+    pool: Integers,
+    line: int,
+    first: int,
+    start: int,
 ) -> None:
     """Open the next window of a partition, write and queue where it starts."""
     enqueue(table, pool, line, first, start)
@@ -113,7 +115,7 @@ def open_queued(
 
 @compiled_within
 def close_queued(
-    windows: Matrix, place: int, table: Matrix, pool: Matrix, line: int, closed_at: int
+    windows: Integers, place: int, table: Integers, pool: Integers, line: int, closed_at: int
 ) -> None:
     """Close the oldest window of a partition, with the times of its first and last event."""
     node = dequeue(table, pool, line)
@@ -124,7 +126,7 @@ def close_queued(
 
 
 @compiled_within
-def link_last(table: Matrix, line: int) -> None:
+def link_last(table: Integers, line: int) -> None:
     """Put a partition at the end of the ring."""
     last = table[0, BEFORE]
     table[last, AFTER] = line
@@ -135,7 +137,7 @@ def link_last(table: Matrix, line: int) -> None:
 
 
 @compiled_within
-def unlink(table: Matrix, line: int) -> None:
+def unlink(table: Integers, line: int) -> None:
     """Take a partition out of the ring."""
     table[table[line, BEFORE], AFTER] = table[line, AFTER]
     table[table[line, AFTER], BEFORE] = table[line, BEFORE]
@@ -160,10 +162,10 @@ def split_by_count(
     slide: int,
     offset: int,
     lowest: int,
-    table: Matrix,
-    pool: Matrix,
-    opened: Matrix,
-    closed: Matrix,
+    table: Integers,
+    pool: Integers,
+    opened: Integers,
+    closed: Integers,
     fill: Integers,
 ) -> None:
     """Open and close windows of `size` events; `lowest` is the first window that has any.
@@ -213,10 +215,10 @@ def split_by_time(
     size: int,
     slide: int,
     offset: int,
-    table: Matrix,
-    pool: Matrix,
-    opened: Matrix,
-    closed: Matrix,
+    table: Integers,
+    pool: Integers,
+    opened: Integers,
+    closed: Integers,
     fill: Integers,
 ) -> None:
     """Open and close windows of event time; a last time without an event only passes.
@@ -275,10 +277,10 @@ def split_by_session(
     arrival: Integers,
     times: Integers,
     gap: int,
-    table: Matrix,
-    pool: Matrix,
-    opened: Matrix,
-    closed: Matrix,
+    table: Integers,
+    pool: Integers,
+    opened: Integers,
+    closed: Integers,
     fill: Integers,
 ) -> None:
     """Open and close windows that last until `gap` passes without an event of their partition.
@@ -322,13 +324,13 @@ def split_by_bits(
     ordinal: Integers,
     arrival: Integers,
     times: Integers,
-    opens: Bits,
-    closes: Bits,
+    opens: Booleans,
+    closes: Booleans,
     inside: bool,
-    table: Matrix,
-    pool: Matrix,
-    opened: Matrix,
-    closed: Matrix,
+    table: Integers,
+    pool: Integers,
+    opened: Integers,
+    closed: Integers,
     fill: Integers,
 ) -> None:
     """Open and close windows by bits: an event that closes does so for all that are open.
@@ -363,7 +365,7 @@ def split_by_bits(
 
 @compiled_when_worth
 def close_rest(
-    lines: int, arrived: int, table: Matrix, pool: Matrix, closed: Matrix, fill: Integers
+    lines: int, arrived: int, table: Integers, pool: Integers, closed: Integers, fill: Integers
 ) -> None:
     """Close all queued windows of the first `lines` lines at the end of the input."""
     closed_count = fill[CLOSED]
@@ -378,7 +380,7 @@ def close_rest(
 
 
 @compiled_when_worth
-def is_consistent(table: Matrix, pool: Matrix, queued: bool, in_ring: bool) -> bool:
+def is_consistent(table: Integers, pool: Integers, queued: bool, in_ring: bool) -> bool:
     """Say whether queues, free lines and the ring are what other loops rely on.
 
     Links lie inside of both arrays. Each line of the pool is in one queue or free, a queue is as

@@ -21,10 +21,9 @@ from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import Integers, Unsigned
 from outpace.engine.event import event_ids
 from outpace.engine.kernels.hashing import hash_runs
 from outpace.engine.match.contract import Block, BlockMatches, Task
@@ -32,8 +31,6 @@ from outpace.engine.rows.buckets import key_hashes
 from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.query import Query
 from outpace.pattern.windows import BetweenWindows, CountWindows, LandmarkWindows
-
-Unsigned = npt.NDArray[np.uint64]
 
 #: The type of ids in tables.
 MATCH_ID: Final = pa.binary(16)

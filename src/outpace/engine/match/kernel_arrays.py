@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from outpace.engine.arrays import Numbers
 from outpace.engine.kernels import search
 from outpace.engine.match.after import skip_variables
 from outpace.engine.match.contract import Task
@@ -149,11 +150,11 @@ def rules(task: Task, path_variables: Iterable[int]) -> search.Rules:
     )
 
 
-def _integers(values: Iterable[int]) -> search.Integers:
+def _integers(values: Iterable[int]) -> Numbers:
     return np.fromiter(values, np.int64)
 
 
-def _bounds(sizes: Iterable[int]) -> search.Integers:
+def _bounds(sizes: Iterable[int]) -> Numbers:
     return np.cumsum([0, *sizes]).astype(np.int64)
 
 
@@ -168,7 +169,7 @@ def _negated(move: Transition, *, immediate: bool) -> int:
     return _bits(n.variable for n in move.negations if n.immediate is immediate)
 
 
-def _group_ends(by_state: list[tuple[Transition, ...]]) -> search.Integers:
+def _group_ends(by_state: list[tuple[Transition, ...]]) -> Numbers:
     found: list[int] = []
     base = 0
     for moves in by_state:
@@ -183,7 +184,7 @@ def _group_ends(by_state: list[tuple[Transition, ...]]) -> search.Integers:
     return np.array(found, np.int64)
 
 
-def _group_bits(by_state: list[tuple[Transition, ...]]) -> search.Integers:
+def _group_bits(by_state: list[tuple[Transition, ...]]) -> Numbers:
     ends = _group_ends(by_state)
     found: list[int] = []
     for moves in by_state:

@@ -13,10 +13,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import Integers, Numbers
 from outpace.engine.evaluate.columns import evaluate_columns
 from outpace.engine.evaluate.frame import MatchFrame
 from outpace.engine.evaluate.mask import stored_values
@@ -29,8 +28,6 @@ from outpace.pattern import types
 from outpace.pattern.bound import Aggregate, Read, ReadPlace, walk
 from outpace.pattern.query import RowsPerMatch
 from outpace.pattern.values import column_values, gathered, to_array
-
-Numbers = npt.NDArray[Any]
 
 
 def evaluate_measures(

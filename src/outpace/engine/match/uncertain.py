@@ -17,7 +17,7 @@ import numpy as np
 from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels import uncertain as kernel
-from outpace.engine.kernels.find import find_pairs
+from outpace.engine.kernels.grouping import find_pairs
 from outpace.engine.kernels.uncertain import DONE, FOUND, FULL, START, WRITTEN, find_uncertain
 from outpace.engine.match.contract import Block, BlockMatches, Outcome, Resume, Task, Turns
 from outpace.engine.match.graph import clock_of, row_shift

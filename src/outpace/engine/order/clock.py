@@ -16,9 +16,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Bytes, Floats, Integers
 from outpace.engine.kernels import slack as kernel
-from outpace.engine.kernels.slack import Bytes, Floats
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integers, require
 

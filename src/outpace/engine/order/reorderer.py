@@ -29,9 +29,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.arrays import NO_TIME, Booleans, Floats, Integers
 from outpace.engine.kernels.grouping import is_ascending
-from outpace.engine.kernels.slack import INVALID, LATE, Floats
+from outpace.engine.kernels.slack import INVALID, LATE
 from outpace.engine.match.bits import BitTask
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.clock import Clock, SlackRule, spans_of

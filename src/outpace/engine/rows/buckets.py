@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.kernels.hashing import Unsigned, add_words, hash_bytes, place_in_buckets
+from outpace.engine.arrays import Unsigned
+from outpace.engine.kernels.hashing import add_words, hash_bytes, place_in_buckets
 from outpace.engine.rows.partition import one_array
 from outpace.pattern.types import value_type
 

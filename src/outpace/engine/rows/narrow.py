@@ -13,10 +13,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.arrays import pooled
+from outpace.engine.arrays import Numbers, pooled
 from outpace.engine.kernels.narrow import number_texts, scale_exactly
 
 _LEAST: Final = b"outpace.least"
@@ -31,8 +30,6 @@ _TRIED: Final = 32
 #: In so many rows, or more, texts are numbered where no more than so many differ.
 _MANY: Final = 4096
 _FEW: Final = 256
-
-Numbers = npt.NDArray[Any]
 
 
 def narrow(name: str, column: pa.Array, *, numbered: bool = False) -> tuple[pa.Field, pa.Array]:

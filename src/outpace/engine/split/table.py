@@ -19,17 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.evaluate.columns import predicate_mask
 from outpace.engine.event import Events
 from outpace.engine.kernels import windows as kernels
-from outpace.engine.kernels.windows import (
-    Bits,
-    Integers,
-    Matrix,
-    split_by_bits,
-    split_by_session,
-    split_by_time,
-)
+from outpace.engine.kernels.windows import split_by_bits, split_by_session, split_by_time
 from outpace.engine.split.splitter import END_OF_TIME, Splitter
 from outpace.engine.split.windows import OPEN, Linear, LinearWindows, Split, Windows
 from outpace.engine.state import ANY, NATURAL, integers, require
@@ -49,7 +43,7 @@ _Value = TypeVar("_Value", bound=np.generic)
 NO_EVENTS = np.zeros(0, np.int64)
 
 #: A loop over the rows from `fill` on: it writes the windows that open, and those that close.
-Loop: TypeAlias = Callable[[Matrix, Matrix, Integers], None]
+Loop: TypeAlias = Callable[[Integers, Integers, Integers], None]
 
 #: Windows that there is room for at first.
 ROOM = 64
@@ -111,7 +105,7 @@ class TableSplitter(Splitter):
         return idle
 
     def _rest(self) -> Split:
-        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+        def loop(opened: Integers, closed: Integers, fill: Integers) -> None:
             kernels.close_rest(self._lines, self._arrived, self._table, self._pool, closed, fill)
 
         return self._split(loop, self._lines)
@@ -137,14 +131,14 @@ class TableSplitter(Splitter):
             self._in_order(closed[:, :closed_count]),
         )
 
-    def _in_order(self, closed: Matrix) -> Windows:
+    def _in_order(self, closed: Integers) -> Windows:
         """Return closed windows by the event that closed them, number and partition."""
         order = closed[kernels.CLOSED_AT], closed[kernels.WINDOW], closed[kernels.PARTITION]
         if kernels.in_order_of_closing(*order):
             return self._windows(closed.copy())
         return self._windows(closed[:, np.lexsort(order[::-1])])
 
-    def _windows(self, lines: Matrix) -> Windows:
+    def _windows(self, lines: Integers) -> Windows:
         """Return windows that a loop has written, as many lines of them as there are."""
         numbers = lines[kernels.WINDOW]
         if not len(numbers):
@@ -202,7 +196,7 @@ def as_read(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
     return whole
 
 
-def enlarged(windows: Matrix, share: float) -> Matrix:
+def enlarged(windows: Integers, share: float) -> Integers:
     """Return windows with more room, `share` times as much or so."""
     lines, room = windows.shape
     # Lines a power of two apart would all fall on the same few places of the processor's cache.
@@ -212,11 +206,11 @@ def enlarged(windows: Matrix, share: float) -> Matrix:
     return larger
 
 
-def _as_table(matrix: Matrix) -> pa.Table:
+def _as_table(matrix: Integers) -> pa.Table:
     return pa.table({str(column): matrix[:, column].copy() for column in range(matrix.shape[1])})
 
 
-def _as_matrix(table: pa.Table, size: int) -> Matrix:
+def _as_matrix(table: pa.Table, size: int) -> Integers:
     return np.stack(integers(table, **{str(column): ANY for column in range(size)}), axis=1)
 
 
@@ -264,7 +258,7 @@ class TimeSplitter(ClockedSplitter):
     ) -> Split:
         kind = self._kind
 
-        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+        def loop(opened: Integers, closed: Integers, fill: Integers) -> None:
             split_by_time(
                 partition,
                 ordinal,
@@ -294,7 +288,7 @@ class SessionSplitter(ClockedSplitter):
     def _run(
         self, partition: Integers, ordinal: Integers, arrival: Integers, times: Integers
     ) -> Split:
-        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+        def loop(opened: Integers, closed: Integers, fill: Integers) -> None:
             split_by_session(
                 partition,
                 ordinal,
@@ -317,12 +311,12 @@ class BitSplitter(TableSplitter):
     Memory: three integers for each window opened since the last event that closes.
     """
 
-    def _by_bits(self, events: Events, opens: Bits, closes: Bits, *, inside: bool) -> Split:
+    def _by_bits(self, events: Events, opens: Booleans, closes: Booleans, *, inside: bool) -> Split:
         """Split events; `inside` says whether a window holds the event that closes it."""
         columns = self._columns(events)
         opens, closes = as_read(opens), as_read(closes)
 
-        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+        def loop(opened: Integers, closed: Integers, fill: Integers) -> None:
             split_by_bits(
                 *columns,
                 opens,
@@ -372,7 +366,7 @@ class LandmarkSplitter(BitSplitter):
         return self._by_bits(events, marks, marks, inside=False)
 
 
-def bits(predicate: Predicate, events: Events) -> Bits:
+def bits(predicate: Predicate, events: Events) -> Booleans:
     """Return for each event whether it satisfies a predicate on it alone."""
     columns = {name: events.rows.column(name) for name in events.rows.column_names}
     return predicate_mask(predicate, columns, np.array([0, len(events.arrival)]))
@@ -398,7 +392,7 @@ class CountSplitter(TableSplitter):
         columns = self._columns(events)
         kind = self._kind
 
-        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+        def loop(opened: Integers, closed: Integers, fill: Integers) -> None:
             kernels.split_by_count(
                 *columns,
                 kind.size,

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
-from outpace.engine.kernels.find import find_pairs
+from outpace.engine.kernels.grouping import find_pairs
 from outpace.engine.match.contract import Block, Matcher, Resume, Task
 from outpace.engine.rows.partition import column_arrays
 from outpace.engine.split.windows import OPEN, Split

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events, no_events
-from outpace.engine.kernels.find import find_pairs
+from outpace.engine.kernels.grouping import find_pairs
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.kernel import WORTH_PREDICATES, KernelMatcher

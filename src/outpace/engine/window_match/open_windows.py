@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
-from outpace.engine.kernels.find import find_pairs
+from outpace.engine.kernels.grouping import find_pairs
 from outpace.engine.match.contract import Resume
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN, Windows, take_windows

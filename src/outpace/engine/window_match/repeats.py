@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Booleans, Integers
-from outpace.engine.match.identity import MATCH_ID, MatchIds, Unsigned
+from outpace.engine.arrays import Booleans, Integers, Unsigned
+from outpace.engine.match.identity import MATCH_ID, MatchIds
 from outpace.engine.rows.partition import one_array
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.kernels.find import ORDERED, UNORDERED, order_runs
+from outpace.engine.kernels.grouping import ORDERED, UNORDERED, order_runs
 from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.identity import MATCH_ID, MatchIds
 from outpace.engine.match.output import match_rows

@@ -9,8 +9,7 @@ import numpy as np
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events, select
-from outpace.engine.kernels.find import find_pairs
-from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.kernels.grouping import find_pairs, is_ascending
 
 
 def joined(held: Events, events: Events, *, keyed: bool) -> Events:

@@ -33,7 +33,7 @@ from outpace.engine.kernels.chains import (
     link_groups,
     walk_chains,
 )
-from outpace.engine.kernels.find import find_pairs
+from outpace.engine.kernels.grouping import find_pairs
 from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.kernel import KernelMatcher, Sweep
 from outpace.engine.match.reach import reach_of

@@ -16,7 +16,7 @@ import numpy as np
 
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import Events
-from outpace.engine.kernels.find import find_pairs
+from outpace.engine.kernels.grouping import find_pairs
 from outpace.engine.match.contract import Block, BlockMatches, Matcher, Resume, Task
 from outpace.engine.match.identity import MatchIds, identified
 from outpace.engine.match.output import match_rows
