@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from outpace.compiler.kernel import compiled_in_line, compiled_when_worth, compiled_within
-from outpace.engine.arrays import Numbers
+from outpace.engine.arrays import Booleans, Numbers
 
 #: What a turn comes to: all is done, the tables are full, or Python is to have the floor.
 DONE, FULL, PAUSED = 0, 1, 2
@@ -22,6 +22,9 @@ DONE, FULL, PAUSED = 0, 1, 2
 #: What is known of a partition: its rows from LOW up to HIGH, those from ENDING up to OPEN that may
 #: be the last of a match, and the true times from SINCE up to UNTIL, where it is a window.
 LOW, HIGH, ENDING, OPEN, SINCE, UNTIL = range(6)
+
+#: What comes of giving other events a place: all have one, one has none, or one drew a step down.
+PLACED, NOWHERE, DRAWN = range(3)
 
 #: Where a turn goes on: the start, how many events are taken, and what is written: matches, rows.
 START, DEPTH, FOUND, WRITTEN = range(4)
@@ -61,11 +64,11 @@ class SearchedRows(NamedTuple):
         For each row the first that may lie before it by its time, and the first that surely lies
         behind it, as far as the greatest width tells.
     fits, next_fitting
-        Which variables each row may be, as far as its own values tell; and for each step the first
-        such row from each row on.
+        For each variable the rows that may be it, as far as their own values tell; and for each
+        step the first such row from each row on.
     forbidden, next_forbidden, next_any
         For each row the gaps that it must not be in, as bits, as far as its own values tell; for
-        each gap the first such row from each row on; and the first of some gap.
+        each gap the first such row from each row on; and, with sources, the first of some gap.
     codes, pairs
         Values that are compared, by column and row; rows that a row goes together with.
     """
@@ -217,7 +220,7 @@ def _confirms(
     """Say whether a row that may be forbidden in a gap is, beside the events before it."""
     for place in range(steps.gaps[gap], steps.gaps[gap + 1]):
         variable = steps.gap_variables[place]
-        if events.fits[row, variable] and _meets(events, steps, level, variable, row):
+        if events.fits[variable, row] and _meets(events, steps, level, variable, row):
             return True
     return False
 
@@ -269,6 +272,102 @@ def _matches_as_seen(
 
 
 @compiled_in_line
+def _slot_of(
+    events: SearchedRows,
+    steps: SearchedSteps,
+    level: Numbers,
+    ends: int,
+    base: int,
+    row: int,
+    slot: int,
+) -> int:
+    """Return the first place, from one on, that is not too early for an event, nor forbidden.
+
+    Place p is behind p events; a trailing gap has one more, behind the end of WITHIN.
+    """
+    earliest, gaps = 4 * (events.times[row] - base) - 2 * events.widths[row], events.forbidden[row]
+    while slot < ends and (
+        earliest > level[AT, slot]
+        or (
+            slot > 0
+            and (gaps >> level[GAP, slot]) & 1
+            and (
+                not (steps.varying >> level[GAP, slot]) & 1
+                or _confirms(events, steps, level, level[GAP, slot], row)
+            )
+        )
+    ):
+        slot += 1
+    return slot
+
+
+@compiled_in_line
+def _place_by_gap(
+    events: SearchedRows,
+    steps: SearchedSteps,
+    level: Numbers,
+    size: int,
+    base: int,
+    until: int,
+    high: int,
+) -> int:
+    """Give a place to each event that may lie in a gap that it must not be in.
+
+    Those further than the bound from both ends of a gap have a place before or behind it.
+    """
+    times, settled = events.times, PLACED
+    ends = size + (steps.trailing >= 0)
+    for place in range(1, ends):
+        last = times[level[CHOSEN, place]] if place < size else until
+        next_forbidden = events.next_forbidden[level[GAP, place]]
+        row = next_forbidden[events.early[level[CHOSEN, place - 1]]]
+        while row < high and times[row] <= last + steps.bound:
+            slot = _slot_of(events, steps, level, ends, base, row, 0)
+            latest = 4 * (times[row] - base) + 2 * events.widths[row]
+            if slot > 0 and latest < level[AT, slot - 1] and not _is_chosen(level, size, row):
+                level[AT, slot - 1] = latest
+                settled = DRAWN
+            row = next_forbidden[row + 1]
+    return settled
+
+
+@compiled_in_line
+def _place_by_source(
+    events: SearchedRows,
+    steps: SearchedSteps,
+    level: Numbers,
+    size: int,
+    base: int,
+    until: int,
+    high: int,
+) -> int:
+    """Give a place to each event that must not be in some gap, in the order of its source."""
+    times, sources, slots, next_any = events.times, events.sources, events.slots, events.next_any
+    lowest = level[CHOSEN, 0]
+    for place in range(1, size):
+        lowest = min(lowest, level[CHOSEN, place])
+    first = row = next_any[events.early[lowest]]
+    while row < high and times[row] <= until + steps.bound:
+        slots[sources[row]] = 0
+        row = next_any[row + 1]
+    settled, row = PLACED, first
+    while row < high and times[row] <= until + steps.bound:
+        if not _is_chosen(level, size, row):
+            slot = _first_slot(sources, level, size, row, slots[sources[row]])
+            ends = size + (steps.trailing >= 0)
+            slot = _slot_of(events, steps, level, ends, base, row, slot)
+            if slot > _last_slot(sources, level, size, row):
+                return NOWHERE
+            slots[sources[row]] = slot
+            latest = 4 * (times[row] - base) + 2 * events.widths[row]
+            if slot > 0 and latest < level[AT, slot - 1]:
+                level[AT, slot - 1] = latest
+                settled = DRAWN
+        row = next_any[row + 1]
+    return settled
+
+
+@compiled_in_line
 def _possible(
     events: SearchedRows, steps: SearchedSteps, level: Numbers, size: int, bounds: Numbers
 ) -> bool:
@@ -281,27 +380,21 @@ def _possible(
     quarter.
     """
     times, widths, high = events.times, events.widths, bounds[HIGH]
-    slots, sources = events.slots, events.sources
-    forbidden, next_any = events.forbidden, events.next_any
-    bound, within, varying = steps.bound, steps.within, steps.varying
-    ends = size + (steps.trailing >= 0)
+    bound, within = steps.bound, steps.within
     single = size == steps.steps.shape[1]
     ordered = steps.sourced and single
-    lowest = level[CHOSEN, 0]
-    base, until = times[lowest], times[level[LATEST, size - 1]]
+    base, until = times[level[CHOSEN, 0]], times[level[LATEST, size - 1]]
     since, stop = -(1 << 62), 1 << 62
     if steps.windowed:
         since, stop = 4 * (bounds[SINCE] - base), 4 * (bounds[UNTIL] - base)
     for place in range(size):
         own = times[level[CHOSEN, place]]
-        lowest = min(lowest, level[CHOSEN, place])
         level[WIDTH, place] = widths[level[CHOSEN, place]] if single else bound
         level[AT, place] = min(4 * (own - base) + 2 * level[WIDTH, place], stop - 1)
     if steps.trailing >= 0:
         until = max(until, base + within)
         level[AT, size] = min(level[AT, 0] + 4 * within, stop)
         level[GAP, size] = steps.trailing
-    first = next_any[events.early[lowest]]
     while True:
         if steps.trailing >= 0 and level[AT, size] < stop:
             level[AT, 0] = min(level[AT, 0], level[AT, size] - 4 * within)
@@ -315,40 +408,12 @@ def _possible(
                 return False
         if steps.trailing >= 0:
             level[AT, size] = min(latest + 1, stop)
-        row = first
-        while ordered and row < high and times[row] <= until + bound:
-            slots[sources[row]] = 0
-            row = next_any[row + 1]
-        settled, row = True, first
-        while row < high and times[row] <= until + bound:
-            if not _is_chosen(level, size, row):
-                time, width = 4 * (times[row] - base), 2 * widths[row]
-                # Place p is behind p events; a trailing gap has one more, behind the end of WITHIN.
-                slot, gaps = 0, forbidden[row]
-                if ordered:
-                    slot = _first_slot(sources, level, size, row, slots[sources[row]])
-                while slot < ends and (
-                    time - width > level[AT, slot]
-                    or (
-                        slot > 0
-                        and (gaps >> level[GAP, slot]) & 1
-                        and (
-                            not (varying >> level[GAP, slot]) & 1
-                            or _confirms(events, steps, level, level[GAP, slot], row)
-                        )
-                    )
-                ):
-                    slot += 1
-                if ordered:
-                    if slot > _last_slot(sources, level, size, row):
-                        return False
-                    slots[sources[row]] = slot
-                if slot > 0 and time + width < level[AT, slot - 1]:
-                    level[AT, slot - 1] = time + width
-                    settled = False
-            row = next_any[row + 1]
-        if settled:
-            return True
+        if ordered:
+            settled = _place_by_source(events, steps, level, size, base, until, high)
+        else:
+            settled = _place_by_gap(events, steps, level, size, base, until, high)
+        if settled != DRAWN:
+            return settled == PLACED
 
 
 @compiled_in_line
@@ -361,13 +426,21 @@ def _may_precede(times: Numbers, sources: Numbers, widths: Numbers, one: int, ot
 
 @compiled_in_line
 def _may_divide(
-    times: Numbers, sources: Numbers, widths: Numbers, chosen: Numbers, row: int
+    times: Numbers,
+    sources: Numbers,
+    widths: Numbers,
+    level: Numbers,
+    begin: int,
+    end: int,
+    row: int,
 ) -> bool:
     """Say whether a row may lie between two events of a step."""
-    for one in chosen:
+    for place in range(begin, end):
+        one = level[CHOSEN, place]
         if not _may_precede(times, sources, widths, one, row):
             continue
-        for other in chosen:
+        for behind in range(begin, end):
+            other = level[CHOSEN, behind]
             if (
                 one != other
                 and _may_precede(times, sources, widths, row, other)
@@ -382,16 +455,18 @@ def _may_lie(
     times: Numbers,
     sources: Numbers,
     widths: Numbers,
-    before: Numbers,
-    behind: Numbers,
+    level: Numbers,
+    begin: int,
+    end: int,
+    after: int,
     row: int,
 ) -> bool:
     """Say whether a row may lie behind all events of a step, and before all of the next."""
     may = True
-    for one in before:
-        may &= _may_precede(times, sources, widths, one, row)
-    for one in behind:
-        may &= _may_precede(times, sources, widths, row, one)
+    for place in range(begin, end):
+        may &= _may_precede(times, sources, widths, level[CHOSEN, place], row)
+    for place in range(end, after):
+        may &= _may_precede(times, sources, widths, row, level[CHOSEN, place])
     return may
 
 
@@ -403,38 +478,43 @@ def _certain(
     times, widths, sources = events.times, events.widths, events.sources
     next_forbidden = events.next_forbidden
     bound, within, varying, high = steps.bound, steps.within, steps.varying, bounds[HIGH]
-    chosen, count = level[CHOSEN], steps.steps.shape[1]
+    count = steps.steps.shape[1]
     if steps.windowed:
-        for row in chosen[:size]:
+        for place in range(size):
+            row = level[CHOSEN, place]
             if 2 * (times[row] - bounds[SINCE]) < widths[row]:
                 return False
             if 2 * (bounds[UNTIL] - times[row]) <= widths[row]:
                 return False
     # The latest time that the first event may have, doubled, behind that of the first one chosen.
-    base, start = times[chosen[0]], widths[chosen[0]]
-    for first in chosen[: steps.steps[BEGIN, 1] if count > 1 else size]:
+    base, start = times[level[CHOSEN, 0]], widths[level[CHOSEN, 0]]
+    for place in range(steps.steps[BEGIN, 1] if count > 1 else size):
+        first = level[CHOSEN, place]
         start = min(start, 2 * (times[first] - base) + widths[first])
-        for last in chosen[steps.steps[BEGIN, count - 1] : size]:
+        for other in range(steps.steps[BEGIN, count - 1], size):
+            last = level[CHOSEN, other]
             if 2 * (times[last] - times[first]) + widths[first] + widths[last] >= 2 * within:
                 return False
     for step in range(count - 1):
         begin, end = steps.steps[BEGIN, step], steps.steps[BEGIN, step + 1]
         after = steps.steps[BEGIN, step + 2] if step + 2 < count else size
-        for before in chosen[begin:end]:
-            for behind in chosen[end:after]:
-                if _may_precede(times, sources, widths, behind, before):
+        for before in range(begin, end):
+            for behind in range(end, after):
+                if _may_precede(
+                    times, sources, widths, level[CHOSEN, behind], level[CHOSEN, before]
+                ):
                     return False
     for step in range(count):
         begin = steps.steps[BEGIN, step]
         end = steps.steps[BEGIN, step + 1] if step + 1 < count else size
         after = steps.steps[BEGIN, step + 2] if step + 2 < count else size
-        last = chosen[end - 1]
+        last = level[CHOSEN, end - 1]
         if end - begin > 1:
             gap = steps.steps[BETWEEN, step]
-            row = next_forbidden[gap, events.early[chosen[begin]]]
+            row = next_forbidden[gap, events.early[level[CHOSEN, begin]]]
             while row < high and times[row] <= times[last] + bound:
                 if (
-                    _may_divide(times, sources, widths, chosen[begin:end], row)
+                    _may_divide(times, sources, widths, level, begin, end, row)
                     and not _is_chosen(level, size, row)
                     and (not (varying >> gap) & 1 or _confirms(events, steps, level, gap, row))
                 ):
@@ -443,11 +523,13 @@ def _certain(
         if step + 1 == count and steps.trailing < 0:
             return True
         gap = steps.steps[BEHIND, step]
-        until = base + start // 2 + within + bound if end == size else times[chosen[end]] + bound
+        until = base + start // 2 + within + bound
+        if end < size:
+            until = times[level[CHOSEN, end]] + bound
         row = next_forbidden[gap, events.early[last]]
         while row < high and times[row] <= until:
             if (
-                _may_lie(times, sources, widths, chosen[begin:end], chosen[end:after], row)
+                _may_lie(times, sources, widths, level, begin, end, after, row)
                 and (end < size or 2 * (times[row] - base) - widths[row] < start + 2 * within)
                 and (not steps.windowed or 2 * (times[row] - bounds[UNTIL]) < widths[row])
                 and not _is_chosen(level, size, row)
@@ -512,29 +594,104 @@ def find_reach(
 
 @compiled_when_worth
 def find_next(
+    fits: Booleans,
+    steps: SearchedSteps,
+    every: Booleans,
     forbidden: Numbers,
-    fits: Numbers,
-    variables: Numbers,
     next_forbidden: Numbers,
     next_any: Numbers,
     next_fitting: Numbers,
 ) -> None:
-    """Find from each row on the next of each gap, of any gap, and of each step."""
+    """Find the rows that must not be in gaps, and the next such row of each gap, and of each step.
+
+    `every` says of which gaps all rows are. What is found is described with `SearchedRows`.
+    """
     size = len(forbidden)
+    forbidden[:] = 0
     for gap in range(len(next_forbidden)):
         found = next_forbidden[gap, size] = size
+        first, stop = steps.gaps[gap], steps.gaps[gap + 1]
         for row in range(size - 1, -1, -1):
-            found = row if (forbidden[row] >> gap) & 1 else found
+            there = every[gap]
+            for place in range(first, stop):
+                there |= fits[steps.gap_variables[place], row]
+            found = row if there else found
+            forbidden[row] |= there << gap
             next_forbidden[gap, row] = found
     found = next_any[size] = size
-    for row in range(size - 1, -1, -1):
+    for row in range(size - 1 if steps.sourced else -1, -1, -1):
         found = row if forbidden[row] else found
         next_any[row] = found
-    for step in range(len(variables)):
+    for step in range(len(steps.variables)):
         found = next_fitting[step, size] = size
+        variable = steps.variables[step]
         for row in range(size - 1, -1, -1):
-            found = row if fits[row, variables[step]] else found
+            found = row if fits[variable, row] else found
             next_fitting[step, row] = found
+
+
+@compiled_when_worth
+def order_found(
+    rows: Numbers,
+    ends: Numbers,
+    counts: Numbers,
+    order: Numbers,
+    offsets: Numbers,
+    latest: Numbers,
+    sure: Booleans,
+    taken: Numbers,
+    positions: Numbers,
+) -> None:
+    """Order matches by their latest row, and as they were found where that is the same.
+
+    Parameters
+    ----------
+    rows, ends
+        What was found.
+    counts
+        Zeros, one for each row and one more; then how many matches end before a row.
+    order, offsets, latest, sure
+        For each match in its place its number as it was found, where its rows begin, the latest of
+        them, and whether every order has it.
+    taken, positions
+        The rows of all matches, and their positions in the program.
+    """
+    for match in range(len(ends)):
+        counts[ends[match, 1] + 1] += 1
+    for row in range(1, len(counts)):
+        counts[row] += counts[row - 1]
+    for match in range(len(ends)):
+        place = counts[ends[match, 1]]
+        order[place] = match
+        counts[ends[match, 1]] = place + 1
+    written = offsets[0] = 0
+    for place in range(len(ends)):
+        match = order[place]
+        for number in range(ends[match - 1, 0] if match else 0, ends[match, 0]):
+            taken[written], positions[written] = rows[number, 0], rows[number, 1]
+            written += 1
+        offsets[place + 1] = written
+        latest[place], sure[place] = ends[match, 1], ends[match, 2] == 1
+
+
+@compiled_when_worth
+def find_settled(
+    times: Numbers,
+    rows: Numbers,
+    delay: int,
+    clock: Numbers,
+    numbers: Numbers,
+    otherwise: int,
+    settled: Numbers,
+) -> None:
+    """Find for each row the number of the first tick of a clock that is later by more than a delay.
+
+    Most rows rise, which makes it fast.
+    """
+    tick = 0
+    for place in range(len(rows)):
+        tick = _first_at(clock, 0, len(clock), tick, times[rows[place]] + delay + 1)
+        settled[place] = numbers[tick] if tick < len(clock) else otherwise
 
 
 @compiled_when_worth
@@ -593,7 +750,7 @@ def find_uncertain(
             level[CURSOR, size] = events.next_fitting[step, row + 1]
             if _is_chosen(level, size, row):
                 continue
-            if _precedes(events.sources, level, size, row):
+            if steps.sourced and _precedes(events.sources, level, size, row):
                 continue
             variable = steps.variables[step]
             varies = steps.conditions[variable] < steps.conditions[variable + 1]

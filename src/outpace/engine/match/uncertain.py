@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from outpace.compiler.kernel import fitting
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Integers, pooled
 from outpace.engine.kernels import uncertain as kernel
 from outpace.engine.kernels.grouping import find_pairs
 from outpace.engine.kernels.uncertain import DONE, FOUND, FULL, START, WRITTEN, find_uncertain
@@ -58,7 +58,7 @@ class UncertainMatcher:
         return [SearchedWay(self.task, steps) for steps in self._uncertainty.ways]
 
     def _match(self, block: Block, resume: Resume) -> Outcome:
-        shift, known = row_shift(block), self._uncertainty
+        shift = row_shift(block)
         low, high = block.segments[:-1], block.segments[1:]
         begin = np.clip(resume.completed_to + shift, low, high)
         end = np.maximum(begin, self._completed(block))
@@ -66,28 +66,26 @@ class UncertainMatcher:
         bounds = np.concatenate([np.stack([low, high, begin, end], axis=1), spans], axis=1)
         rows, ends = self._found(block, bounds)
         # The search goes through rows in their order, step by step, and way after way.
-        order = np.argsort(ends[:, 1], kind="stable")
-        segment = np.searchsorted(high, ends[order, 1], side="right")
-        sizes = np.bincount(segment, minlength=len(low))
-        lengths = np.diff(ends[:, 0], prepend=0)[order]
-        offsets = np.append(0, np.cumsum(lengths))
-        taken = _taken(rows, ends[order, 0] - lengths, lengths, offsets)
+        order, offsets = pooled(len(ends), np.int64), pooled(len(ends) + 1, np.int64)
+        latest, sure = pooled(len(ends), np.int64), pooled(len(ends), np.bool_)
+        taken, positions = pooled(len(rows), np.int64), pooled(len(rows), np.int64)
+        counts = np.zeros(block.size + 1, np.int64)
+        kernel.order_found(rows, ends, counts, order, offsets, latest, sure, taken, positions)
+        sizes = np.diff(np.searchsorted(latest, block.segments))
+        segment = np.repeat(np.arange(len(low)), sizes)
         before = np.cumsum(sizes) - sizes
         keep = self._needed(block, end)
         present = low < high
-        settled = np.full(len(ends), block.next_arrival)
-        if block.spans is None:
-            settled = _settled(block, block.times[ends[order, 1]] + known.delay + 1)
         return Outcome(
             BlockMatches(
                 segment=segment,
-                start=taken[offsets[:-1], 0],
+                start=taken[offsets[:-1]],
                 number=np.arange(len(ends)) - before[segment] + resume.number[segment] + 1,
                 offsets=offsets,
-                rows=taken[:, 0].copy(),
-                positions=taken[:, 1].copy(),
-                settled=settled,
-                confirmed=ends[order, 2] == 1,
+                rows=taken,
+                positions=positions,
+                settled=self._settled(block, latest),
+                confirmed=sure,
             ),
             Resume(
                 next_start=np.where(present, keep - shift, resume.next_start),
@@ -98,6 +96,16 @@ class UncertainMatcher:
             ),
             keep_from=keep,
         )
+
+    def _settled(self, block: Block, latest: Integers) -> Integers:
+        """Return the numbers of the rows, of any partition, that made matches final."""
+        if block.spans is not None:
+            return np.full(len(latest), block.next_arrival)
+        settled, delay = pooled(len(latest), np.int64), self._uncertainty.delay
+        clock, numbers = clock_of(block)
+        times = block.times
+        kernel.find_settled(times, latest, delay, clock, numbers, block.next_arrival, settled)
+        return settled
 
     def _completed(self, block: Block) -> Integers:
         """Return for each segment the row up to which matches may end that are final."""
@@ -129,12 +137,13 @@ class UncertainMatcher:
     def _found(self, block: Block, bounds: Integers) -> tuple[Integers, Integers]:
         """Return the rows of all matches, and where each ends."""
         turns, known = Turns(self.task, block.size), self._uncertainty
-        # Memory that nobody has written to costs nothing.
-        ends = np.empty((max(_ROOM, block.size), 3), np.int64)
-        rows = np.empty((len(ends) * len(known.ways[0]), 2), np.int64)
+        room = max(_ROOM, block.size)
+        ends = pooled(3 * room, np.int64).reshape(-1, 3)
+        rows = pooled(2 * room * len(known.ways[0]), np.int64).reshape(-1, 2)
         place = np.zeros(4, np.int64)
         for way in self._ways:
-            steps, events = way.pattern(), way.events(block)
+            steps = way.pattern()
+            events = way.events(block, steps)
             most = int(np.minimum(steps.steps[kernel.MOST_TAKEN], block.size).sum())
             level = np.zeros((kernel.LINES, min(most, block.size) + 2), np.int64)
             for own in bounds:
@@ -154,15 +163,6 @@ class UncertainMatcher:
         return rows[: place[WRITTEN]], ends[: place[FOUND]]
 
 
-def _taken(rows: Integers, first: Integers, lengths: Integers, offsets: Integers) -> Integers:
-    """Return the rows of matches one after the other, given where each begins."""
-    if len(lengths) and (lengths == (width := lengths[0])).all():
-        whole: Integers = rows.reshape(len(lengths), -1)[first // width]
-        return whole.reshape(-1, 2)
-    taken: Integers = rows[np.repeat(first - offsets[:-1], lengths) + np.arange(offsets[-1])]
-    return taken
-
-
 def _larger(table: Integers, used: int) -> Integers:
     """Return a table with room for more."""
     if 2 * table.size > _ROOM_MAX:
@@ -171,10 +171,3 @@ def _larger(table: Integers, used: int) -> Integers:
             hint="shorten WITHIN, or use -> in place of ->>",
         )
     return np.concatenate([table, np.empty_like(table)])
-
-
-def _settled(block: Block, deadline: Integers) -> Integers:
-    """Return the number of the row, of any partition, that showed that a deadline has passed."""
-    clock, numbers = clock_of(block)
-    tick = np.searchsorted(clock, deadline)
-    return np.append(numbers, block.next_arrival)[tick].astype(np.int64)

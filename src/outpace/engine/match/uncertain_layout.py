@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.compiler.kernel import read_only
-from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.arrays import Booleans, Integers, pooled, rising
 from outpace.engine.evaluate.columns import evaluate_columns, predicate_mask
 from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.engine.kernels import uncertain as kernel
@@ -80,8 +80,10 @@ class SearchedWay:
     @cached_property
     def _gaps(self) -> list[Gap]:
         """All gaps: behind each step, then between the events of those that are repeated."""
-        steps = self.steps
-        return [step.behind for step in steps] + [s.between for s in steps if s.most != 1]
+        behind = [step.behind for step in self.steps]
+        if not behind[-1].variables:
+            behind.pop()
+        return behind + [step.between for step in self.steps if step.most != 1]
 
     def pattern(self) -> kernel.SearchedSteps:
         """Return the steps as the kernel takes them."""
@@ -89,7 +91,7 @@ class SearchedWay:
         steps, gaps = self.steps, self._gaps
         taken_by = [position.variable for position in self.task.program.positions]
         table = np.zeros((7, len(steps)), np.int64)
-        repeated = len(steps)
+        repeated = len(gaps) - sum(step.most != 1 for step in steps)
         for place, step in enumerate(steps):
             table[kernel.LEAST_TAKEN, place] = step.least
             table[kernel.MOST_TAKEN, place] = _ANY_NUMBER if step.most is None else step.most
@@ -130,25 +132,20 @@ class SearchedWay:
             for number, one in enumerate(others)
         ]
 
-    def events(self, block: Block) -> kernel.SearchedRows:
+    def events(self, block: Block, steps: kernel.SearchedSteps) -> kernel.SearchedRows:
         """Return the rows as the kernel takes them."""
         size, columns = block.size, {name: block.columns[name] for name in self.task.bound.columns}
-        fits = np.zeros((size, len(self.task.bound.predicates)), np.bool_)
+        fits = np.zeros((len(self.task.bound.predicates), size), np.bool_)
         for variable, condition in self._conditions.items():
-            fits[:, variable] = predicate_mask(condition.own, columns, block.segments)
-        forbidden = np.zeros(size, np.int64)
-        for number, gap in enumerate(self._gaps):
-            for variable in gap.variables:
-                forbidden |= fits[:, variable].astype(np.int64) << number
-            forbidden |= gap.every << number
-        variables = np.array([step.variable for step in self.steps], np.int64)
-        next_forbidden = np.empty((len(self._gaps), size + 1), np.int64)
-        next_any = np.empty(size + 1, np.int64)
-        next_fitting = np.empty((len(variables), size + 1), np.int64)
-        kernel.find_next(forbidden, fits, variables, next_forbidden, next_any, next_fitting)
+            fits[variable] = predicate_mask(condition.own, columns, block.segments)
+        next_forbidden = _lines(len(self._gaps), size + 1)
+        next_any, forbidden = pooled(size + 1, np.int64), pooled(size, np.int64)
+        next_fitting = _lines(len(self.steps), size + 1)
+        every = np.array([gap.every for gap in self._gaps], np.bool_)
+        kernel.find_next(fits, steps, every, forbidden, next_forbidden, next_any, next_fitting)
         sources = _sources(block, self._uncertainty.source)
         times = read_only(np.ascontiguousarray(block.times))
-        early, late = np.empty((2, size), np.int64)
+        early, late = _lines(2, size)
         kernel.find_reach(times, block.segments, self._uncertainty.bound, early, late)
         codes, pairs = self._codes(columns, fits, _Near(times, block.segments, early))
         return kernel.SearchedRows(
@@ -193,7 +190,7 @@ class SearchedWay:
                     size += len(rows)
                 else:
                     codes += self._sides(one, variable, columns, fits)
-        return np.array(codes, np.int64).reshape(len(codes), len(fits)), np.concatenate(pairs)
+        return np.array(codes, np.int64).reshape(len(codes), fits.shape[1]), np.concatenate(pairs)
 
     def _together(
         self,
@@ -205,8 +202,8 @@ class SearchedWay:
     ) -> tuple[Integers, Integers]:
         """Return where the rows begin and end that each row goes together with, and these rows."""
         known = self._uncertainty
-        earlier = np.flatnonzero(fits[:, self.steps[one.steps[0]].variable])
-        own = np.flatnonzero(fits[:, variable])
+        earlier = np.flatnonzero(fits[self.steps[one.steps[0]].variable])
+        own = np.flatnonzero(fits[variable])
         low = np.searchsorted(own, near.early[earlier])
         high = np.searchsorted(own, near.behind(known.within + 2 * known.bound)[earlier])
         counts = high - low
@@ -215,7 +212,7 @@ class SearchedWay:
                 f"a condition reads more than {_PAIRS_MAX} pairs of events",
                 hint="shorten WITHIN, or compare a value of each: price > A.price + 5",
             )
-        found, sizes = [np.zeros(0, np.int64)], np.zeros(len(fits), np.int64)
+        found, sizes = [np.zeros(0, np.int64)], np.zeros(fits.shape[1], np.int64)
         for part in np.split(np.arange(len(earlier)), _cuts(counts)):
             many = counts[part]
             offset = np.repeat(low[part] - (np.cumsum(many) - many), many)
@@ -237,11 +234,11 @@ class SearchedWay:
         places, values = [], []
         for side, step in zip(one.sides, one.steps, strict=True):
             read = variable if step == OWN else self.steps[step].variable
-            places.append(np.flatnonzero(fits[:, read]))
+            places.append(np.flatnonzero(fits[read]))
             values.append(_values(side, columns, places[-1]))
         coded = []
         for place, code in zip(places, _coded(values), strict=True):
-            coded.append(np.full(len(fits), kernel.NOTHING))
+            coded.append(np.full(fits.shape[1], kernel.NOTHING))
             coded[-1][place] = code
         return [coded[0], coded[-1]]
 
@@ -340,8 +337,13 @@ def _float_codes(values: npt.NDArray[np.float64]) -> Integers:
     return np.where(np.isnan(values), kernel.NAN, codes)
 
 
+def _lines(count: int, size: int) -> Integers:
+    """Return so many arrays with any content, in memory that is used again."""
+    return pooled(count * size, np.int64).reshape(count, size)
+
+
 def _sources(block: Block, column: str | None) -> Integers:
     """Return the source of each row as a number; without sources each row has its own."""
     if column is None:
-        return np.arange(block.size)
+        return rising(0, block.size)
     return column_codes(block.columns[column])[0].astype(np.int64)

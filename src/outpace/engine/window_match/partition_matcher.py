@@ -241,35 +241,46 @@ class PartitionMatcher(Stateful):
         found, late = outcome.found, outcome.timed_out
         matches, timed_out = self._no_matches, self._no_timeouts
         if len(found.start):
-            shown, waited, time, begun = self._places(block, found)
-            joins = found.awaited is not None
-            order = emission_order(block, found) if joins else np.lexsort((begun, shown))
-            found, shown = take_matches(found, order), shown[order]
-            matches = found_matches(
-                self.task,
-                block,
-                found,
-                shown,
-                identified(self.task, block, found),
-                phase=lambda: np.where(waited[order], CLOSING, COMPLETING),
-                window=lambda: np.where(waited, time, 0)[order],
-                partition=lambda: begun[order],
-            )
+            matches = self._matches(block, found)
         if late is not None and len(late.start):
             late = _take_late(late, np.lexsort((block.arrivals[late.start], late.settled)))
             timed_out = timed_out_table(self.task, block, late)
         return matches, timed_out
 
+    def _matches(self, block: Block, found: BlockMatches) -> WindowMatches:
+        """Return matches in the order in which they come out."""
+        shown, waited, time = self._places(block, found)
+        order: Integers | slice = slice(None)
+        starts: Integers | None = None
+        if found.awaited is not None:
+            order, starts = emission_order(block, found), block.arrivals[found.start]
+        elif len(block.segments) > 2:
+            # A single partition has its matches in this order.
+            starts = starts_in_order(block, found, shown)
+            order = np.lexsort((starts, shown))
+        taken = found if isinstance(order, slice) else take_matches(found, order)
+        return found_matches(
+            self.task,
+            block,
+            taken,
+            shown[order],
+            identified(self.task, block, taken),
+            phase=lambda: np.where(waited[order], CLOSING, COMPLETING),
+            window=lambda: np.where(waited, time, 0)[order],
+            partition=lambda: (
+                starts_in_order(block, found, shown) if starts is None else starts[order]
+            ),
+        )
+
     def _places(
         self, block: Block, found: BlockMatches
-    ) -> tuple[Integers, Booleans, Integers | int, Integers]:
-        """Return when matches became final, which of them by time, by which, and their starts."""
+    ) -> tuple[Integers, Booleans, Integers | int]:
+        """Return when matches became final, which of them by time, and by which."""
         if found.awaited is not None:
-            waited = found.awaited != NO_TIME
-            return found.settled, waited, found.awaited, block.arrivals[found.start]
+            return found.settled, found.awaited != NO_TIME, found.awaited
         shown = self._shown_at(block, found)
         time = NEVER if block.ended else block.watermark
-        return shown, shown == block.next_arrival, time, starts_in_order(block, found, shown)
+        return shown, shown == block.next_arrival, time
 
     def _shown_at(self, block: Block, found: BlockMatches) -> Integers:
         """Return when a match became final, counting the rows that NEXT looks ahead to."""
@@ -395,9 +406,10 @@ class PartitionMatcher(Stateful):
         # No row is freed as long as one is undecided.
         row = np.where(undecided < end, undecided, begin)
         after = np.where(undecided < end, uncertainty.delay, uncertainty.reach)
-        known = np.append(times, NEVER)[np.where(waits, row, len(times))]
-        deadline = np.minimum(known, NEVER - after - 2) + after + 1
-        self._deadlines.replace(keys, np.where(waits, deadline, NEVER))
+        deadline = np.full(len(keys), NEVER)
+        late = np.minimum(times[row[waits]], NEVER - after[waits] - 2)
+        deadline[waits] = late + after[waits] + 1
+        self._deadlines.replace(keys, deadline)
 
 
 def starts_in_order(block: Block, found: BlockMatches, shown: Integers) -> Integers:
