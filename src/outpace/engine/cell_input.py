@@ -23,6 +23,8 @@ from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.bits import BITS
 from outpace.engine.message import Aside, ClockExchange, EventsArrived, SetAside, TimerFired
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.times import as_integers
 from outpace.pattern.disorder import Late
 
 #: What all waits of a step add up to counts as no more than this, so that sums of them fit.
@@ -41,6 +43,7 @@ class CellInput:
         self._unawaited = 0
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
         self._patient = self._to_side = False
+        self._time: str | None = None
         #: How busy the host was, for the next batch; None where it does not say.
         self.busy: float | None = None
         if isinstance(spec, OperatorSpec):
@@ -48,6 +51,7 @@ class CellInput:
             self._patient = spec.disorder["patience"] is not None
             self._to_side = spec.disorder.late is Late.SIDE
             self._divisible = spec.disorder.divisible
+            self._time = spec.disorder.time
         else:
             self._divisible = spec.divided
         self._mixed = spec.sources is not None and not self._divisible
@@ -70,11 +74,12 @@ class CellInput:
 
     def _pieces(self, cells: Sequence[Cell], now: int) -> list[EventsArrived]:
         events = [cell for cell in cells if cell.kind is CellKind.EVENTS]
+        unused = [cell for cell in cells if cell.kind is CellKind.UNUSED]
         # Each sender promises for itself; all that ever do so take part in every batch.
         promised = [cell.watermark for cell in events if cell.watermark != NO_TIME]
         told = min(promised, default=int(NO_TIME))
         if self._sources is None or self._mixed:
-            return [self._piece(events, None, told, now)]
+            return [self._piece(events, None, told, now, unused)]
         own: dict[int, list[Cell]] = {}
         for cell in events:
             own.setdefault(cell.source, []).append(cell)
@@ -141,13 +146,23 @@ class CellInput:
         )
 
     def _piece(
-        self, cells: Sequence[Cell], source: str | None, told: int, now: int
+        self,
+        cells: Sequence[Cell],
+        source: str | None,
+        told: int,
+        now: int,
+        unused: Sequence[Cell] = (),
     ) -> EventsArrived:
         blocks = [self._read(cell) for cell in cells if len(cell.block)]
         rows = pa.concat_tables([self._schema.empty_table(), *blocks])
         spans = None
         if self._divisible:
             spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in cells)])
+        elif unused:
+            assert self._time is not None
+            own = as_integers(one_array(rows.column(self._time)))
+            moments = np.concatenate([own, *(read_times(cell.block) for cell in unused)])
+            spans = np.broadcast_to(moments[:, None], (len(moments), 2))
         return EventsArrived(rows, source, spans=spans, watermark=told, arrival=now, busy=self.busy)
 
     def _watermark(self, source: int) -> int:

@@ -258,7 +258,9 @@ def plan_stream(
         bits=bits if bits is not None and bits.predicates else None,
         # Events that are set aside, refused for their time, or decide are wanted as they are.
         drop=crossing.drop_unused
-        and disorder.divisible
+        and disorder.goes_by_times
+        # One place brings the events of all sources into order, each by its own times.
+        and (sources is None or disorder.divisible)
         and disorder.late not in (Late.SIDE, Late.CORRECT)
         and disorder.ahead is None,
         disorder=disorder,

@@ -225,6 +225,48 @@ def test_late_events_are_counted_whether_a_step_can_use_them_or_not(
         )
 
 
+ADAPTIVE = {
+    "mp": op.MPKSlack(),
+    "quantile": op.Quantile(0.8, at_most=12),
+    "aq": op.AQKSlack(error=0.2, aggregate="count", window=10),
+    "ldop": op.LDOP(window=9, late="pass"),
+}
+
+
+@pytest.mark.parametrize("name", ADAPTIVE)
+@examples(15)
+@given(
+    batches=st.lists(
+        st.lists(st.tuples(st.integers(-9, 9), st.sampled_from("abxyz")), max_size=8), max_size=6
+    ),
+    keyed=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_an_adaptive_slack_needs_but_the_times_of_events_that_no_step_can_use(
+    name, batches, keyed, seed
+):
+    query = kinds("A -> B").disorder(ADAPTIVE[name])
+    query = query.partition_by("key") if keyed else query
+    plan = plan_stream(query, UNNUMBERED, 2)
+    assert plan.packing.drop
+    assert [spec.instances for spec in plan.stages] == [1]
+    chain, alone = Simulated(plan, random.Random(seed)), op.open(query)
+    expected, late = [], 0
+    for number, batch in enumerate(batches):
+        rows = [
+            event(8 * number + place, 5 * number + time, kind, f"k{time % 2}")
+            for place, (time, kind) in enumerate(batch)
+        ]
+        piece = table(rows).drop_columns("seq")
+        expected += alone.push(piece).to_pylist()
+        chain.batch(piece)
+        if chain.counters:
+            late += chain.counters[0].late
+            assert chain.counters[0].slack == alone.order.slack
+        assert late == alone.order.late
+    assert sorted(map(repr, chain.out[CellKind.MATCHES])) == sorted(map(repr, expected))
+
+
 @pytest.mark.parametrize("kind", ["b", "x"])
 def test_an_event_too_far_ahead_fails_the_batch_of_its_instance(kind):
     chain = simulated(kinds("A -> B").disorder(op.KSlack(2, ahead=50)))

@@ -220,8 +220,9 @@ class Reorderer(Order):
             if clock.rule is not None and clock.rule.by_event:
                 # Events that arrive at once count in the order of their times.
                 order = np.argsort(times, kind="stable") if len(values) else None
+                moments = times if events.spans is None else events.spans[:, 0]
                 clock.follow(
-                    np.sort(times) if order is None else times[order],
+                    np.sort(moments) if order is None else times[order],
                     values if order is None else values[order],
                     at_once=True,
                 )

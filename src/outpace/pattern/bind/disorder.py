@@ -14,7 +14,15 @@ import pyarrow as pa
 from outpace.errors import BindError
 from outpace.pattern import types
 from outpace.pattern.bind.expression import resolve_column
-from outpace.pattern.disorder import Disorder, InOrder, Invalid, Late, Punctuation, Speculative
+from outpace.pattern.disorder import (
+    AdaptiveSlack,
+    Disorder,
+    InOrder,
+    Invalid,
+    Late,
+    Punctuation,
+    Speculative,
+)
 from outpace.pattern.duration import print_duration
 from outpace.pattern.query import Query
 from outpace.pattern.setting import (
@@ -91,6 +99,17 @@ class BoundDisorder:
         """Whether parts of a stream can be brought into order apart; see `Disorder`."""
         value = self.value
         return value.divisible and not value.clocked and self["arrival"] is None
+
+    @property
+    def goes_by_times(self) -> bool:
+        """Whether it decides by the times alone of events that come at once, whatever their order.
+
+        Of events that no step can use it need know no more, then.
+        """
+        adapts = isinstance(self.value, AdaptiveSlack) and not self.value.clocked
+        read = dict(self.settings)
+        by_others = read.get("arrival") is not None or read.get("column") is not None
+        return self.divisible or (adapts and not by_others)
 
     @property
     def columns(self) -> tuple[str, ...]:
