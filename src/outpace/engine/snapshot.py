@@ -8,7 +8,6 @@ A dictionary that is large is kept in `Layers`, of which a snapshot costs what c
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
@@ -47,7 +46,9 @@ class Stateful:
 
         To go back is to go on with the snapshot in place of the part.
         """
-        twin = copy.copy(self)
+        # What `copy.copy` does takes several times as long.
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
         for name in self.CHANGED:
             setattr(twin, name, _copied(getattr(self, name)))
         return twin

@@ -69,11 +69,12 @@ class MatchIds:
     def texts(self) -> pa.Array:
         """The ids as MATCH_ID() shows them, 32 hexadecimal digits each."""
         content = hexlify(np.ascontiguousarray(self.words).data)
-        wide = len(content) > np.iinfo(np.int32).max
-        ends = np.arange(0, len(content) + 1, 32).astype(np.int64 if wide else np.int32)
-        kind = pa.large_string() if wide else pa.string()
+        ends = np.arange(0, len(content) + 1, 32)
+        if len(content) <= np.iinfo(np.int32).max:
+            buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(content)]
+            return pa.Array.from_buffers(pa.string(), len(self), buffers)
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(content)]
-        return pa.Array.from_buffers(kind, len(self), buffers).cast(pa.string())
+        return pa.Array.from_buffers(pa.large_string(), len(self), buffers).cast(pa.string())
 
     @staticmethod
     def of_array(start: Integers, array: pa.Array) -> MatchIds:
