@@ -267,7 +267,11 @@ class Changes:
 
 def changes(given: GivenMatches, should: GivenMatches) -> Changes:
     """Compare matches that came out with those that should have, by their ids."""
-    before, after = given.matches, should.matches
+    # Each column is read several times, and would be put together as often.
+    before, after = (
+        one.matches.shown_as(one.matches.table.combine_chunks(), one.matches.diff)
+        for one in (given, should)
+    )
     old = paired_ids(before.ids.words, after.ids.words)
     new = np.flatnonzero(old >= 0)
     same = _are_same(before, old[new], after, new)
