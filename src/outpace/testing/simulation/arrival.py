@@ -33,7 +33,7 @@ from outpace.pattern.disorder import (
     Quantile,
     Speculative,
 )
-from outpace.pattern.query import Query
+from outpace.pattern.query import Emission, Query, RowsPerMatch
 
 #: A time that decides all that time can, and one that no clock believes.
 END: Final = 1 << 40
@@ -266,12 +266,15 @@ def draw_disorder(
             model.tell(watermark)
             progress.append((len(model.released), model.time))
     model.finish()
+    asked = model.query
     if early:
         own_settings = {**disorder.options, "alpha": random.choice([0, 0.3, 0.7, 1])}
         plain = replace(disorder, **Disorder().options)
-        query = query.disorder(Speculative(plain, **own_settings))
+        asked = query.disorder(Speculative(plain, **own_settings))
+    if corrects:
+        asked = asked.emit(_draw_emission(random, asked, ends=whole))
     return DrawnArrival(
-        query if early else model.query,
+        asked,
         None,
         tuple(steps),
         model.taken(events.schema) if own else events,
@@ -280,6 +283,14 @@ def draw_disorder(
         tuple(model.late),
         tuple(model.invalid),
     )
+
+
+def _draw_emission(random: Random, query: Query, *, ends: bool) -> Emission:
+    """Draw which rows come out; only a stream that ends confirms all that there is."""
+    kinds = [Emission.CHANGES] * 2 + [Emission.CONFIRMED] * ends
+    # Of the latest the last row of a match counts.
+    kinds += [Emission.LATEST] * (query.rows is RowsPerMatch.ONE and not query.duplicates)
+    return random.choice(kinds)
 
 
 def _draw_kind(

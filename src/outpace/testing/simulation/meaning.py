@@ -60,7 +60,9 @@ def meaning_of(case: QueryCase, events: pa.Table, time: int, *, timeouts: bool) 
     timeouts
         Whether partial matches that time ended are wanted.
     """
-    query = replace(case.query, order_of_arrival=None, instance_count=1, scheduler=None)
+    query = replace(
+        case.query.emit("changes"), order_of_arrival=None, instance_count=1, scheduler=None
+    )
     if query.operator is not None:
         return Meaning(_applied(query, events))
     if query.drift is not None:
@@ -80,7 +82,7 @@ def fed_at_once(
 
     They have ended, or time has come so far. With the matches come partial matches that time ended.
     """
-    query = replace(query, order_of_arrival=None, instance_count=1, scheduler=None)
+    query = replace(query.emit("changes"), order_of_arrival=None, instance_count=1, scheduler=None)
     # Nothing plainer knows of uncertain orders, and of joins.
     choose = make_twin if query.uncertainty is None and query.join is None else fastest
     operator = WholeOperator(OperatorSpec(query, events.schema, timeouts=timeouts, choose=choose))

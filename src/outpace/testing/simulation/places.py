@@ -56,6 +56,7 @@ from outpace.engine.wire import (
 )
 from outpace.errors import DataError
 from outpace.pattern.bound import CONFIRMED, DIFF, MATCH
+from outpace.pattern.query import Emission
 from outpace.plan.stream import StreamPlan
 from outpace.testing.simulation.arrival import END, Batch, DrawnArrival, batches
 from outpace.testing.simulation.trace import RunTrace, SimulationError, check, check_same
@@ -75,8 +76,15 @@ class RunOutcome:
     late: list[dict[str, Any]] = field(default_factory=list)
     invalid: list[dict[str, Any]] = field(default_factory=list)
 
-    def settle(self) -> None:
+    def settle(self, emission: Emission) -> None:
         """Keep the matches that are left after all changes; only those that are there may go."""
+        if emission is Emission.CONFIRMED:
+            return
+        if emission is Emission.LATEST:
+            told = {row[MATCH]: row for row in self.matches}
+            left = (row for row in told.values() if row[DIFF] > 0)
+            self.matches = [{n: v for n, v in row.items() if n not in _CHANGES} for row in left]
+            return
         current: list[dict[str, Any]] = []
         for row in self.matches:
             match = {name: value for name, value in row.items() if name not in _CHANGES}

@@ -231,7 +231,9 @@ def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> 
     if isinstance(given, Query):
         # Ids follow the order in which events arrive, which the seed decides.
         shown = [one for one in given.outputs if not any(type(n) is MatchId for n in walk(one[1]))]
-        query = checked_query(replace(given, order_of_arrival=None, outputs=tuple(shown)))
+        query = checked_query(
+            replace(given.emit("changes"), order_of_arrival=None, outputs=tuple(shown))
+        )
         if query.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
             raise UnsupportedError(
                 "a stream cannot return unmatched rows",
@@ -424,7 +426,7 @@ def _simulate_stages(
 
 def _check_changes(scenario: _Scenario, outcome: RunOutcome, expected: list[Row]) -> None:
     """After the last change all is as if events had come in order, and none was too late."""
-    outcome.settle()
+    outcome.settle(scenario.query.emission)
     check_same("matches", sorted(map(repr, outcome.matches)), sorted(map(repr, expected)))
     _check_aside(scenario, outcome)
 
