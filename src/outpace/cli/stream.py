@@ -44,6 +44,7 @@ from outpace.cli.stream_output import (
 )
 from outpace.cli.stream_query import (
     Additions,
+    check_current,
     check_query,
     disorder_of,
     endings,
@@ -94,6 +95,10 @@ ToFormat = Annotated[
 SinkOption = Annotated[
     list[str] | None, typer.Option("--to-option", help="An option of a sink of Spark, KEY=VALUE.")
 ]
+Current = Annotated[
+    bool,
+    typer.Option("--current", help="Keep the matches that are there now, not all changes."),
+]
 LateTo = Annotated[str | None, typer.Option(help="A folder for events that come late.")]
 InvalidTo = Annotated[
     str | None, typer.Option(help="A folder for events without a usable time, and broken lines.")
@@ -111,6 +116,7 @@ def stream(
     to: To = CONSOLE,
     to_format: ToFormat = None,
     to_option: SinkOption = None,
+    current: Current = False,
     late_to: LateTo = None,
     invalid_to: InvalidTo = None,
     timed_out_to: TimedOutTo = None,
@@ -186,6 +192,8 @@ def stream(
         for one in (source or (None,))
     ]
     check_query(request, inputs, additions)
+    if current:
+        check_current(request, additions)
     address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
     stop = StopRequest()
     shown, messages = _consoles(to == CONSOLE, stop)
@@ -196,6 +204,7 @@ def stream(
         console=shown,
         limit=limit,
         changes=tells_changes(request, additions),
+        current=current,
         stream=checkpoint if address else None,
     )
     check_remote(output, address)

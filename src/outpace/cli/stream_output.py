@@ -241,6 +241,7 @@ def output_of(
     console: Console,
     limit: int = 20,
     changes: bool = False,
+    current: bool = False,
     stream: str | None = None,
 ) -> BatchWriter | SparkSink:
     """Read what `--to` says, after all checks that need no rows.
@@ -255,6 +256,8 @@ def output_of(
         Options of a sink of Spark.
     console, limit, changes
         Where rows are shown, how many of a batch, and whether they say what becomes of matches.
+    current
+        Whether a folder or a table gets the matches that are there now.
     stream
         The name under which PostgreSQL notes batches, where Spark does not tell one.
     """
@@ -262,7 +265,14 @@ def output_of(
     if options and files:
         raise BindError("--to-option goes with a sink of Spark", hint="--to-format kafka")
     if text.startswith(POSTGRES):
-        return _postgres(text, format, stream)
+        return _postgres(text, format, stream, current=current)
+    if current:
+        if text == CONSOLE or not files or format not in (None, DataFormat.PARQUET.value):
+            raise BindError(
+                "--current keeps a folder of Parquet files, or a table of PostgreSQL",
+                hint="--to FOLDER, or --to postgres:ADDRESS#TABLE",
+            )
+        return _current(text, stream)
     if text == CONSOLE and files:
         if format is not None:
             raise BindError(f"the console does not take {format}", hint="--to FOLDER")
@@ -297,7 +307,15 @@ def folder_of(text: str, format: DataFormat = DataFormat.PARQUET) -> FolderWrite
     return FolderWriter(path, format)
 
 
-def _postgres(text: str, format: str | None, stream: str | None) -> BatchWriter:
+def _current(text: str, stream: str | None) -> BatchWriter:
+    from outpace.hosts.spark.current import writer
+
+    return writer(text, stream=stream)
+
+
+def _postgres(
+    text: str, format: str | None, stream: str | None, *, current: bool = False
+) -> BatchWriter:
     from outpace.hosts.spark.postgres import writer
 
     address, mark, table = text.removeprefix(POSTGRES).rpartition("#")
@@ -306,7 +324,7 @@ def _postgres(text: str, format: str | None, stream: str | None) -> BatchWriter:
             f"'{text}' names no table of PostgreSQL",
             hint="--to 'postgres:postgresql://user@host/database#table'",
         )
-    return writer(address, table, stream=stream)
+    return writer(address, table, stream=stream, current=current)
 
 
 def checkpoint_of(text: str | None, output: BatchWriter | SparkSink, temporary: Path) -> Checkpoint:
@@ -325,8 +343,8 @@ def checkpoint_of(text: str | None, output: BatchWriter | SparkSink, temporary: 
         if "://" in text:
             raise BindError(f"'{text}' is an address", hint="--checkpoint takes a path")
         return Checkpoint(Path(text).expanduser().absolute())
-    if isinstance(output, FolderWriter):
-        return Checkpoint(output.path.with_name(f"{output.path.name}.checkpoint"))
+    if isinstance(path := getattr(output, "path", None), Path):
+        return Checkpoint(path.with_name(f"{path.name}.checkpoint"))
     if isinstance(output, ConsoleWriter):
         return Checkpoint(temporary, temporary=True)
     raise BindError(

@@ -157,13 +157,27 @@ def _check_inputs(request: Request, inputs: Sequence[StreamInput]) -> None:
 
 def tells_changes(request: Request, additions: Additions) -> bool:
     """Say whether all rows tell what becomes of matches."""
+    return _all(request, additions, lambda query: query.shows_changes)
+
+
+def check_current(request: Request, additions: Additions) -> None:
+    """Refuse to follow changes where rows do not tell them, and of which match they are."""
+    alone = isinstance(request, Query)
+    if not alone or not _all(request, additions, lambda query: query.identifies):
+        raise BindError(
+            "--current follows changes, and the rows do not tell them"
+            if alone
+            else "--current goes with one query, whose matches it keeps",
+            hint="--emit latest, and a query with DISORDER SPECULATIVE ... or LATE CORRECT ...",
+        )
+
+
+def _all(request: Request, additions: Additions, holds: Callable[[Query], bool]) -> bool:
+    """Say whether something holds for all queries; of a statement nobody knows."""
     if isinstance(request, SqlText):
         return False
     queries = [request] if isinstance(request, Query) else [query for _, query in request.files]
-    return all(
-        query.corrects and query.emission is not Emission.CONFIRMED
-        for query in map(additions.of, queries)
-    )
+    return all(holds(additions.of(query)) for query in queries)
 
 
 def endings(request: Request, additions: Additions, timing: Mapping[str, Any]) -> dict[str, str]:

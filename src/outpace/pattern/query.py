@@ -516,6 +516,11 @@ class Query(Clauses):
         return self.speculates or (self.corrects and self.emission is Emission.CONFIRMED)
 
     @property
+    def shows_changes(self) -> bool:
+        """Whether rows say in a column `diff` what becomes of their matches."""
+        return self.corrects and self.emission is not Emission.CONFIRMED
+
+    @property
     def identifies(self) -> bool:
         """Whether rows have the ids of their matches, as others say later what becomes of them."""
         latest = self.corrects and self.emission is Emission.LATEST

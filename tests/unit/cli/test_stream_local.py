@@ -30,7 +30,7 @@ from outpace.cli.run_query import QueryFiles, SqlText
 from outpace.cli.stream_feed import FilesFeed
 from outpace.cli.stream_input import input_of
 from outpace.cli.stream_local import run_in_process, why_spark
-from outpace.cli.stream_output import ConsoleWriter
+from outpace.cli.stream_output import ConsoleWriter, checkpoint_of, output_of
 from outpace.cli.stream_query import Additions
 from outpace.cli.stream_stop import StopRequest
 from outpace.engine.order.choose import ORDERS
@@ -443,3 +443,27 @@ def test_on_a_terminal_changes_have_three_colours_and_a_legend(folder: Path, pla
     ]
     for word, colour in (("tentative", 33), ("retracted", 31), ("confirmed", 32)):
         assert bool(re.search(rf"\x1b\[{colour}m{word}", said)) != plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--to", "present", "--emit", "confirmed"], "the rows do not tell them"),
+        (["--to", "present", "--to-format", "csv"], "a folder of Parquet files, or a table"),
+        ([], "a folder of Parquet files, or a table"),
+        (["--to", "s3://bucket/present"], "has no links"),
+        (["clause.sql", "--to", "present"], "--current goes with one query"),
+    ],
+)
+def test_what_cannot_follow_changes_is_refused(
+    folder: Path, arguments: list[str], message: str
+) -> None:
+    code, _, error = stream(*changing(folder), "--current", *arguments)
+    assert (code, message in error) == (2, True)
+
+
+def test_present_matches_have_a_checkpoint_beside_them(folder: Path) -> None:
+    written = output_of("present", console=Console(), current=True)
+    assert checkpoint_of(None, written, folder).path == folder / "present.checkpoint"
+    table = output_of("postgres:host=/nowhere#present", console=Console(), current=True)
+    assert getattr(table, "current", False)
