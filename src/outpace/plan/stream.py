@@ -173,6 +173,8 @@ class StreamPlan(Crossing):
                 order.append(f"{silent} holds the others back no longer")
         if packing.clocks:
             order.append(f"rows with a {CLOCK} compare that of their source, and are no events")
+        if isinstance(disorder.value, Speculative) and disorder.value.follows_load:
+            order.append("the less the stage has to do, the less events wait")
         if disorder.value.clocked:
             order.append(
                 "events arrive at the time of their batch; batches run without events, too"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,7 +16,11 @@ from support.disordered import SCHEMA, drawn_events, queries
 from support.properties import examples
 
 import outpace as op
+from outpace.engine.codec.cell import CellKind
+from outpace.engine.codec.table import read_table
 from outpace.engine.speculate import retained
+from outpace.engine.stage import run_step
+from outpace.plan.stream import plan_group
 
 Rows = list[dict[str, Any]]
 
@@ -175,3 +181,36 @@ def test_a_state_goes_on_with_another_emission_where_it_fits() -> None:
     assert found["diff"].to_pylist() == [-1, 1, 1]
     with pytest.raises(op.StateError):
         op.resume(query.emit("confirmed"), stream.state())
+
+
+PUSHES = (rows((1, 10), (3, 30), (4, 20)), rows((2, 25)), rows((14, 15), (15, 0)))
+CONFIRMED = [{"first": 10, "last": 25}, {"first": 25, "last": 30}]
+
+
+def test_queries_of_a_group_let_out_what_each_says() -> None:
+    early = replace(rises(op.Speculative(10, alpha=0)), name="early").emit("confirmed")
+    late = replace(rises(op.InOrder(late="correct", horizon=10)), name="late").emit("latest")
+    group = op.group(early, late, replace(rises(op.KSlack(10)), name="plain"))
+    stream = op.open(group)
+    told = [stream.push(one) for one in PUSHES]
+    assert [one["early"].to_pylist() for one in told] == [[], [], CONFIRMED]
+    assert [one["late"]["diff"].to_pylist() for one in told] == [[1], [-1, 1, 1], []]
+    assert told[-1]["early"].equals(told[-1]["plain"])
+    plan = plan_group(group, PUSHES[0].schema, 2)
+    (spec,) = plan.stages
+    stage, found = spec.make(), list[dict[str, Any]]()
+    for one in PUSHES:
+        cells = run_step(stage, plan.packing.pack(one), 0, 1)
+        matches = (cell for cell in cells if cell.kind is CellKind.MATCHES)
+        found += [row for cell in matches for row in read_table(cell.block).to_pylist()]
+    assert list(found[0]) == ["query", "first", "last", "match_id", "diff"]
+    names = ("first", "last")
+    certain = [{name: row[name] for name in names} for row in found if row["query"] == "early"]
+    assert certain == CONFIRMED
+
+
+def test_a_recording_lets_out_the_same(tmp_path: Path) -> None:
+    query = rises(op.Speculative(10, alpha=0)).emit("latest")
+    stream = op.open(query, record=tmp_path / "recorded")
+    told = [stream.push(one).to_pylist() for one in PUSHES]
+    assert [step.matches.to_pylist() for step in op.replay(tmp_path / "recorded")] == told
