@@ -105,7 +105,6 @@ def ids_of(found: list[WindowMatches]) -> dict[tuple[object, ...], set[bytes]]:
     ids = defaultdict(set)
     for matches in found:
         assert matches.diff == 1
-        assert matches.confirmed
         rows = matches.table.select([n for n in matches.table.column_names if n in "abc"])
         keys = matches.ids.array.to_pylist()
         if "id" in matches.table.column_names:
