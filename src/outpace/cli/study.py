@@ -26,6 +26,7 @@ from outpace.engine.kernels.chains import walk_chains
 from outpace.hosts.compile import compile_kernels
 from outpace.studies import cepsim as cepsim_scales
 from outpace.studies import disorder as disorder_scales
+from outpace.studies import speculation as speculation_scales
 from outpace.studies.page import page_of
 from outpace.studies.report import Row, Study, print_table, write_rows
 from outpace.studies.space import QUICK, WHOLE, space_study
@@ -39,8 +40,8 @@ Ticks = Annotated[
     typer.Option(
         exists=True,
         dir_okay=False,
-        help="A CSV file of ticks with the columns price and stock_time_ms; every reorderer"
-        " brings them into order. Without it they are left out.",
+        help="A CSV file of ticks with the columns price and stock_time_ms, for speculation also"
+        " name. Without it ticks are left out.",
     ),
 ]
 
@@ -68,6 +69,13 @@ def disorder(quick: Quick = False, out: Out = Path("out"), ticks: Ticks = None) 
     """Streams out of order: latency and accuracy of reorderers, clocks that are off, and ticks."""
     scale = disorder_scales.QUICK if quick else disorder_scales.WHOLE
     run_study(disorder_scales.disorder_study(scale, ticks), out, quick=quick)
+
+
+@studies.command()
+def speculation(quick: Quick = False, out: Out = Path("out"), ticks: Ticks = None) -> None:
+    """Speculation with checkpoints: throughput and latency by alpha, interval and instances."""
+    scale = speculation_scales.QUICK if quick else speculation_scales.WHOLE
+    run_study(speculation_scales.speculation_study(scale, ticks), out, quick=quick)
 
 
 def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:

@@ -96,8 +96,17 @@ def ticks(path: Path, most: int | None = None) -> Iterator[Row]:
             yield Row(name, f"{setting}: late", run.late, "events")
 
 
-def read_ticks(path: Path, most: int | None = None) -> pa.Table:
+def read_ticks(path: Path, most: int | None = None, also: tuple[str, ...] = ()) -> pa.Table:
     """Return ticks as they arrive: times in milliseconds, arrivals in microseconds.
+
+    Parameters
+    ----------
+    path
+        The file.
+    most
+        How many are read at most.
+    also
+        More columns of the file.
 
     Raises
     ------
@@ -106,12 +115,12 @@ def read_ticks(path: Path, most: int | None = None) -> pa.Table:
     """
     try:
         rows = csv.read_csv(path)
-        rows = rows.select(_COLUMNS).slice(0, most)
+        rows = rows.select([*_COLUMNS, *also]).slice(0, most)
     except (OSError, pa.ArrowInvalid, KeyError) as error:
         raise DataError(
             f"{path} is no file of ticks",
             detail=str(error),
-            hint="it is CSV with the columns price and stock_time_ms",
+            hint=f"it is CSV with the columns {', '.join(('price', 'stock_time_ms', *also))}",
         ) from None
     times = rows["stock_time_ms"].to_numpy()
     # Numbered as if by who sent them, in the order of their times.
@@ -119,4 +128,5 @@ def read_ticks(path: Path, most: int | None = None) -> pa.Table:
     row = np.arange(len(times))
     number[np.argsort(times, kind="stable")] = row
     arrived = np.maximum.accumulate(np.maximum.accumulate(times) * 1000 - row) + row
-    return pa.table({"ts": times, ARRIVED: arrived, "seq": number, "price": rows["price"]})
+    columns = {"ts": times, ARRIVED: arrived, "seq": number}
+    return pa.table(columns | {name: rows[name] for name in ("price", *also)})

@@ -1,0 +1,329 @@
+"""The study `speculation`: the experiments of a thesis on checkpoints, and two of its own.
+
+`SOURCE` in `speculation_figures` names it. Instances are simulated, real parts of the engine are
+not: see `speculation_runs`. What processes and real ticks say comes last.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.speculate import retained
+from outpace.pattern.disorder import Disorder, KSlack, MPKSlack, Speculative
+from outpace.studies import speculation_figures as figures
+from outpace.studies.report import Experiment, Figure, Row, Study
+from outpace.studies.speculation_black_box import BlackBoxHost
+from outpace.studies.speculation_figures import counted
+from outpace.studies.speculation_processes import processes
+from outpace.studies.speculation_runs import MeasuredCosts, Setting, SpeculationRun, VirtualHost
+from outpace.studies.speculation_stream import APART, DelayRamp, stream_of
+from outpace.studies.speculation_ticks import ticks
+
+#: K where no event is late, in microseconds: what it is after the delays of figure 7-1.
+_SLACK: Final = 540
+#: Events in a second where throughput is measured, and where latency is, of what could be done.
+_FLOOD: Final = 1e6 / APART
+_OFFERED: Final = 0.5
+#: The part of a run in which it is steady again, and how many points a curve has.
+_STEADY: Final = (0.8, 0.97)
+_POINTS: Final = 40
+#: The checkpoints of section 7.6.4.
+_EVERY: Final = 50
+
+_TICK_ALPHAS: Final = (0.8, 0.4, 0.0)
+
+K_SLACK, SPECULATION, BLACK_BOX = "K-slack", "speculation", "black box"
+ADAPTIVE, DEFAULT = "adaptive", "default"
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationScale:
+    """How much the study does.
+
+    Parameters
+    ----------
+    size, slide
+        Windows, in events.
+    events
+        Of a run with one instance on the clock of the study.
+    instances
+        Their numbers.
+    alphas
+        The speculation factors beside the adaptive one.
+    intervals
+        Events between checkpoints.
+    interval_instances
+        Numbers of instances with which these are compared.
+    single
+        Events of a run of the black box.
+    processes
+        Numbers of instances in processes, as long as there are cores.
+    process_events, process_batch, repeats
+        Events of a run with processes, how many come at once, and how often it is measured.
+    ticks
+        How many ticks are taken at most.
+    """
+
+    size: int
+    slide: int
+    events: int
+    instances: tuple[int, ...]
+    alphas: tuple[float, ...]
+    intervals: tuple[int, ...]
+    interval_instances: tuple[int, ...]
+    single: int
+    processes: tuple[int, ...]
+    process_events: int
+    process_batch: int
+    repeats: int
+    ticks: int
+
+    def stream(self, instances: int, *, late: bool) -> pa.Table:
+        """Return events, in order or with the delays of figure 7-1; more for more instances.
+
+        Those from a tenth to a third of them are late.
+        """
+        events = round(self.events * instances**0.5)
+        begin, end = events * APART // 10, events * APART // 3
+        ramp = DelayRamp(begin, end, every=-(-(end - begin) // 18))
+        return stream_of(events, ramp if late else None)
+
+
+QUICK: Final = SpeculationScale(
+    size=500,
+    slide=100,
+    events=2500,
+    instances=(1, 16),
+    alphas=(1.0, 0.8, 0.4, 0.0),
+    intervals=(5, 50, 500),
+    interval_instances=(1,),
+    single=60,
+    processes=(1,),
+    process_events=50_000,
+    process_batch=5000,
+    repeats=1,
+    ticks=300,
+)
+WHOLE: Final = SpeculationScale(
+    size=2000,
+    slide=400,
+    events=12_000,
+    instances=(1, 2, 4, 8, 16),
+    alphas=(1.0, 0.8, 0.6, 0.4, 0.2, 0.0),
+    intervals=(1, 5, 10, 50, 100, 500, 1000, 5000),
+    interval_instances=(1, 2, 4, 8, 16),
+    single=300,
+    processes=(1, 2, 4, 8, 16),
+    process_events=1_000_000,
+    process_batch=20_000,
+    repeats=5,
+    ticks=10_000,
+)
+
+
+def speculation_study(scale: SpeculationScale, ticks_path: Path | None = None) -> Study:
+    """Return the study with its experiments set to a scale.
+
+    Parameters
+    ----------
+    scale
+        How much it does.
+    ticks_path
+        A file of ticks; see `speculation_ticks`. Without it they are left out.
+    """
+    cores = [count for count in scale.processes if count <= (os.cpu_count() or 1)]
+    experiments: list[tuple[str, Experiment]] = [
+        ("7.6.1 to 7.6.3", partial(compared, scale)),
+        *((f"7.6.4 {counted(count)}", partial(factors, scale, count)) for count in scale.instances),
+        *(
+            (f"7.6.5 {counted(count)}", partial(intervals, scale, count))
+            for count in scale.interval_instances
+        ),
+        (
+            "processes",
+            partial(processes, cores, scale.process_events, scale.process_batch, scale.repeats),
+        ),
+    ]
+    shown: list[Figure] = [
+        figures.THROUGHPUT,
+        figures.LATENCY,
+        figures.SPECULATION,
+        figures.SPECULATION_LATENCY,
+        figures.DISORDERED,
+        *(figures.FACTORS[count] for count in scale.instances),
+        *(figures.INTERVALS[count] for count in scale.interval_instances),
+        figures.PROCESSES,
+    ]
+    if ticks_path is not None:
+        experiments.append(("real ticks", partial(ticks, ticks_path, _TICK_ALPHAS, scale.ticks)))
+        shown.append(figures.TICKS)
+    return Study(
+        name="speculation",
+        title="Speculation with checkpoints in memory",
+        source=figures.SOURCE,
+        figures=tuple(shown),
+        experiments=tuple(experiments),
+    )
+
+
+@contextmanager
+def checkpoints(every: int | None) -> Iterator[None]:
+    """Let there be a checkpoint before each so many events; None: as it is by default."""
+    names = ("STRETCH_ROWS", "STRETCHES", "PIECE_STRETCHES")
+    before = {name: getattr(retained, name) for name in names}
+    if every is not None:
+        vars(retained).update(STRETCH_ROWS=every, STRETCHES=1 << 60, PIECE_STRETCHES=1)
+    try:
+        yield
+    finally:
+        vars(retained).update(before)
+
+
+def compared(scale: SpeculationScale) -> Iterator[Row]:
+    """Figures 7-3 to 7-7: K-slack, speculation and the black box by the number of instances."""
+    single = stream_of(scale.single)
+    # What is needed is loaded and warm before anything counts.
+    warm = stream_of(300, DelayRamp(0, 3000, every=160))
+    _run(scale, Speculative(_SLACK, alpha=0.0), 1, warm)
+    for count in scale.instances:
+        ordered, late = (scale.stream(count, late=late) for late in (False, True))
+        kinds: dict[str, Disorder] = {
+            K_SLACK: KSlack(_SLACK),
+            SPECULATION: Speculative(_SLACK, alpha=0.0),
+        }
+        flooded = {
+            kind: VirtualHost(Setting(one, scale.size, scale.slide, count, _FLOOD), ordered).drive()
+            for kind, one in kinds.items()
+        }
+        box = BlackBoxHost(
+            Setting(kinds[SPECULATION], scale.size, scale.slide, count, _FLOOD), single
+        ).drive()
+        rates = {kind: run.throughput for kind, run in flooded.items()}
+        rates[BLACK_BOX] = box.throughput
+        yield from _throughputs(count, rates)
+        usual = {kind: _run(scale, one, count, ordered) for kind, one in kinds.items()}
+        rate = _OFFERED * box.throughput
+        box = BlackBoxHost(
+            Setting(kinds[SPECULATION], scale.size, scale.slide, count, rate), single
+        ).drive()
+        yield from _latencies(count, {**usual, BLACK_BOX: box})
+        value = steady(_run(scale, MPKSlack(), count, late))
+        words, said = counted(count), "higher than without late events"
+        yield Row(figures.DISORDERED.name, words, value, "ms", said, K_SLACK, count)
+        value = steady(_run(scale, MPKSlack(), count, ordered))
+        words = f"{words}, no late events"
+        yield Row(figures.DISORDERED.name, words, value, "ms", None, "no late events", count)
+
+
+def _throughputs(count: int, rates: dict[str, float]) -> Iterator[Row]:
+    """Figures 7-3 and 7-5."""
+    name, unit, words = figures.SPECULATION.name, "events/s", counted(count)
+    rises = "rises linearly"
+    yield Row(figures.THROUGHPUT.name, words, rates[K_SLACK], unit, rises, K_SLACK, count)
+    for kind, said in ((K_SLACK, None), (SPECULATION, rises), (BLACK_BOX, "the same for all")):
+        yield Row(name, f"{words}, {kind}", rates[kind], unit, said, kind, count)
+    ratio = rates[SPECULATION] / rates[K_SLACK]
+    yield Row(name, f"{words}, speculation to K-slack", ratio, "ratio", "almost the same")
+    ratio = rates[SPECULATION] / rates[BLACK_BOX]
+    yield Row(name, f"{words}, speculation to the black box", ratio, "ratio", "far above")
+
+
+def _latencies(count: int, runs: dict[str, SpeculationRun]) -> Iterator[Row]:
+    """Figures 7-4 and 7-6."""
+    name, words = figures.SPECULATION_LATENCY.name, counted(count)
+    value = steady(runs[K_SLACK])
+    yield Row(figures.LATENCY.name, words, value, "ms", "rises linearly", K_SLACK, count)
+    for kind, run in runs.items():
+        value = steady(run)
+        yield Row(name, f"{words}, {kind}, tentative", value, "ms", None, kind, count)
+    value = steady(runs[SPECULATION], confirmed=True)
+    yield Row(name, f"{words}, {SPECULATION}, confirmed", value, "ms", None, "confirmed", count)
+
+
+def factors(scale: SpeculationScale, count: int) -> Iterator[Row]:
+    """Figures 7-8 to 7-12: speculation factors where events are late for a while."""
+    figure, late = figures.FACTORS[count].name, scale.stream(count, late=True)
+    ordered = _run(scale, MPKSlack(), count, scale.stream(count, late=False))
+    yield from _over_time(figure, "K-slack, no late events", ordered)
+    runs: dict[str, SpeculationRun] = {}
+    costs = MeasuredCosts()
+    for alpha in (*scale.alphas, None):
+        words = ADAPTIVE if alpha is None else f"{100 * (1 - alpha):.0f} %"
+        with checkpoints(_EVERY):
+            runs[words] = run = _run(scale, Speculative(alpha=alpha), count, late, costs)
+        yield from _over_time(figure, words, run)
+        yield Row(figure, f"{words}: steady, confirmed", steady(run, confirmed=True), "ms")
+        yield Row(figure, f"{words}: went back", run.corrections, "times")
+        yield Row(figure, f"{words}: went on once more", run.again, "events")
+        yield Row(figure, f"{words}: taken back", run.retracted, "matches")
+    falls = steady(runs["100 %"]) / steady(runs["0 %"])
+    yield Row(figure, "100 % to 0 %: steady", falls, "ratio", "below 1")
+    anomaly = peak(runs["20 %"]) / peak(runs["100 %"])
+    yield Row(figure, "20 % to 100 %: peak", anomaly, "ratio", "below 1" if count < 4 else "above")
+
+
+def intervals(scale: SpeculationScale, count: int) -> Iterator[Row]:
+    """Figures 7-13 to 7-17: intervals of checkpoints with adaptive speculation."""
+    figure, late = figures.INTERVALS[count].name, scale.stream(count, late=True)
+    peaks: dict[int | None, float] = {}
+    for every in (*scale.intervals, None):
+        words = DEFAULT if every is None else f"every {every:,}"
+        with checkpoints(every):
+            run = _run(scale, Speculative(), count, late)
+        peaks[every] = peak(run)
+        yield from _over_time(figure, words, run)
+        yield Row(figure, f"{words}: checkpoints", run.marks, "checkpoints")
+        yield Row(figure, f"{words}: went on once more", run.again, "events")
+    usual = peaks.pop(None)
+    yield Row(figure, "default to the best interval: peak", usual / min(peaks.values()), "ratio")
+
+
+def _over_time(figure: str, words: str, run: SpeculationRun) -> Iterator[Row]:
+    """Return a curve of tentative latencies, its peak, and where it is steady."""
+    size = len(run.arrived) / _POINTS
+    for number, latency in enumerate(_points(run)):
+        place = round((number + 1) * size)
+        yield Row(figure, f"{words}, event {place:,}", latency, "ms", None, words, place)
+    yield Row(figure, f"{words}: peak", peak(run), "ms")
+    yield Row(figure, f"{words}: steady", steady(run), "ms")
+
+
+def _points(run: SpeculationRun) -> list[float]:
+    parts = [
+        run.latency(run.tentative, number / _POINTS, (number + 1) / _POINTS)
+        for number in range(_POINTS)
+    ]
+    return [float(part.mean()) for part in parts if len(part)]
+
+
+def peak(run: SpeculationRun) -> float:
+    """Return the highest latency of a part in forty of the events, in milliseconds."""
+    return max(_points(run))
+
+
+def steady(run: SpeculationRun, *, confirmed: bool = False) -> float:
+    """Return the latency at the end of a run, on average, in milliseconds."""
+    found = run.latency(run.confirmed if confirmed else run.tentative, *_STEADY)
+    return float(np.mean(found))
+
+
+def _run(
+    scale: SpeculationScale,
+    disorder: Disorder,
+    count: int,
+    stream: pa.Table,
+    costs: MeasuredCosts | None = None,
+) -> SpeculationRun:
+    """Run with events at a part of the rate that instances can do."""
+    able = Setting(disorder, scale.size, scale.slide, count, 1.0).able
+    setting = Setting(disorder, scale.size, scale.slide, count, _OFFERED * able)
+    return VirtualHost(setting, stream, costs=costs).drive()

@@ -1,0 +1,187 @@
+"""The figures of the study `speculation`: what the paper measured and found, and what is done."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from outpace.studies.report import Figure, PlotKind
+
+SOURCE: Final = (
+    "After M. U. Sardar: In-Memory Check Pointing in Speculative Parallel Complex Event "
+    "Processing, master's thesis, University of Stuttgart, 2018, chapter 7. It compares an "
+    "operator whose parts save and go back by themselves with the technique of Mutschler and "
+    "Philippsen, for which the operator is a black box, on 8 processors with 8 cores each "
+    "(3 GHz), in Java."
+)
+
+_CLOCK: Final = (
+    "Real parts on a clock of its own: what each step of front, instances and back takes is "
+    "measured, the 100 µs that an instance is busy with an event of a window are added, and each "
+    "instance has a processor."
+)
+
+_STEADY: Final = (
+    "Events come at half the rate that instances can do. A host takes what came every 20 ms, so "
+    "none is faster than that. K is the largest delay so far."
+)
+
+
+def _figure(
+    name: str,
+    title: str,
+    quantity: str,
+    said: str,
+    here: str,
+    *,
+    unit: str = "ms",
+    axis: str = "instances",
+    kind: PlotKind = PlotKind.STEPS,
+    log: bool = False,
+) -> Figure:
+    return Figure(name, title, axis, quantity, unit, kind, said, here, log)
+
+
+THROUGHPUT: Final = _figure(
+    "7-3",
+    "throughput with K-slack alone",
+    "throughput",
+    "It rises linearly with the number of instances, and is the same for both techniques.",
+    f"{_CLOCK} 100 000 events come in a second; K is 540 µs, as it is after the delays of "
+    "figure 7-1, and no event is late. An event is in five windows, so an instance that only had "
+    "its load would do 2000 in a second.",
+    unit="events/s",
+    log=True,
+)
+
+LATENCY: Final = _figure(
+    "7-4",
+    "latency with K-slack alone",
+    "latency",
+    "It rises linearly with the number of instances, maybe since events are sorted, or since there "
+    "are many on their way between processors.",
+    f"{_STEADY} From the arrival of an event until the host knows that all instances have done it, "
+    "on average. What rises is time in the queues of instances: a window has one instance, which "
+    "does 10 000 events in a second. With more instances than an event has windows, the events of "
+    "a window come faster than that, and wait.",
+)
+
+SPECULATION: Final = _figure(
+    "7-5",
+    "throughput with speculation",
+    "throughput",
+    "Almost that of K-slack alone; the black box does not gain from more instances, as it saves "
+    "the whole system before each event that is speculation.",
+    "As figure 7-3, with an alpha of 0: each event is speculation. The black box is the same "
+    "operator; its parts save their states at the same time.",
+    unit="events/s",
+    log=True,
+)
+
+SPECULATION_LATENCY: Final = _figure(
+    "7-6",
+    "latency with speculation",
+    "latency",
+    "A little below K-slack alone; that of the black box is high, and the same for all numbers of "
+    "instances.",
+    "As figure 7-4. K is 540 µs, which is 54 events. The black box has events at half of its own "
+    "rate.",
+    log=True,
+)
+
+DISORDERED: Final = _figure(
+    "7-7",
+    "latency with K-slack alone where events are late",
+    "latency",
+    "Higher than without late events, as K has grown and stays; least so for many instances.",
+    f"{_STEADY} A third of the events, those of one source, come up to 510 µs late for a while "
+    "(figure 7-1, in a shorter time); latency is that of the last fifth, when all come in order "
+    "again.",
+)
+
+_FACTORS_SAID: Final = {
+    1: "A peak while events are late, the higher the more is speculation; then latency falls to "
+    "what the part of speculation says. Adaptive speculation is very near to 100 %.",
+    2: "As with one instance; speculation has less effect.",
+    4: "As before, but 20 % speculation has a much higher peak than 100 %. Nobody knows why.",
+    8: "20 % speculation rises extremely high; the lines do not come down in the time.",
+    16: "20 % speculation rises all the time; the others are as expected.",
+}
+
+_FACTORS_HERE: Final = (
+    f"{_STEADY} 20 % speculation is an alpha of 0.8. A checkpoint every 50 events. Points are "
+    "averages of a part in forty of the events, in the order of their arrival; the peak is the "
+    "highest of them, and steady is the last fifth. What the paper calls an anomaly has a plain "
+    "reason at its root: all events of the late source are late by the same, which is K, so with "
+    "any alpha below 1 each of them makes the operator go back, and 20 % speculation goes back as "
+    "often as 100 %. It only goes back less far, by a fifth of K instead of all, and at least to "
+    "the checkpoint before. Here late events that come together are corrected together, and none "
+    "is sent before a correction is done, so nothing piles up: see the ratio of the two peaks."
+)
+
+_INTERVALS_SAID: Final = {
+    1: "The peak is highest with a checkpoint at each event, least with one every 100.",
+    2: "Least with one every 50.",
+    4: "Too high with one at each event and every 5000; least with one every 50.",
+    8: "Least with one every 50 or 100; nothing comes down in the time.",
+    16: "As with 8, but 1 and 5000 are not that bad.",
+}
+
+_INTERVALS_HERE: Final = (
+    f"{_STEADY} Adaptive speculation: alpha follows how busy instances are on average, between 0.7 "
+    "and 0.9 of the time. A checkpoint is a snapshot that shares what did not change, so it costs "
+    "little by itself; what costs is that events go on in pieces between checkpoints. The default "
+    "decides by the number of rows."
+)
+
+
+def factor_figure(number: int, instances: int) -> Figure:
+    """Return the figure of speculation factors for a number of instances."""
+    title = f"latency by speculation, {counted(instances)}"
+    return _over_time(f"7-{number}", title, _FACTORS_SAID[instances], _FACTORS_HERE)
+
+
+def interval_figure(number: int, instances: int) -> Figure:
+    """Return the figure of checkpoint intervals for a number of instances."""
+    title = f"latency by the interval of checkpoints, {counted(instances)}"
+    return _over_time(f"7-{number}", title, _INTERVALS_SAID[instances], _INTERVALS_HERE)
+
+
+def _over_time(name: str, title: str, said: str, here: str) -> Figure:
+    axis = "events that came"
+    return _figure(name, title, "latency", said, here, axis=axis, kind=PlotKind.TIME, log=True)
+
+
+def counted(instances: int) -> str:
+    """Return a number of instances in words."""
+    return f"{instances} instance{'' if instances == 1 else 's'}"
+
+
+PROCESSES: Final = _figure(
+    "Processes",
+    "rate of outpace.run with instances in processes",
+    "rate",
+    "Not in the paper: its instances are busy for 100 µs with each event.",
+    "The query alone, without a load that is added: all that is measured is the operator. K-slack "
+    "and speculation are measured in turns. They share the cores of this machine with whatever "
+    "else runs on it.",
+    unit="events/s",
+)
+
+TICKS: Final = _figure(
+    "Ticks",
+    "real ticks of stocks: how much earlier matches come",
+    "earlier",
+    "Not in the paper.",
+    "Ticks in the order in which they were recorded; three rising prices of a stock. K is 890 ms, "
+    "with which none is late. Steps of the clock are 10 ms. Compared are the matches that stay: "
+    "when they came for the last time, and when they come with K-slack.",
+    axis="alpha",
+)
+
+#: Figures by the number of instances: of speculation factors, and of checkpoint intervals.
+FACTORS: Final = {
+    count: factor_figure(number, count) for number, count in enumerate((1, 2, 4, 8, 16), 8)
+}
+INTERVALS: Final = {
+    count: interval_figure(number, count) for number, count in enumerate((1, 2, 4, 8, 16), 13)
+}
