@@ -222,7 +222,8 @@ class Reorderer(Order):
                 order = np.argsort(times, kind="stable") if len(values) else None
                 moments = times if events.spans is None else events.spans[:, 0]
                 clock.follow(
-                    np.sort(moments) if order is None else times[order],
+                    # What is nearly in order, or made of parts that are, is sorted much faster so.
+                    np.sort(moments, kind="stable") if order is None else times[order],
                     values if order is None else values[order],
                     at_once=True,
                 )
