@@ -19,6 +19,7 @@ from outpace.engine.arrays import NO_TIME, Integers, pooled
 from outpace.engine.kernels import uncertain as kernel
 from outpace.engine.kernels.grouping import find_pairs
 from outpace.engine.kernels.uncertain import DONE, FOUND, FULL, START, WRITTEN, find_uncertain
+from outpace.engine.kernels.uncertain_worlds import LINES, MOST_TAKEN
 from outpace.engine.match.contract import Block, BlockMatches, Outcome, Resume, Task, Turns
 from outpace.engine.match.graph import clock_of, row_shift
 from outpace.engine.match.uncertain_layout import SearchedWay
@@ -144,8 +145,8 @@ class UncertainMatcher:
         for way in self._ways:
             steps = way.pattern()
             events = way.events(block, steps)
-            most = int(np.minimum(steps.steps[kernel.MOST_TAKEN], block.size).sum())
-            level = np.zeros((kernel.LINES, min(most, block.size) + 2), np.int64)
+            most = int(np.minimum(steps.steps[MOST_TAKEN], block.size).sum())
+            level = np.zeros((LINES, min(most, block.size) + 2), np.int64)
             for own in bounds:
                 if own[2] >= own[3]:
                     continue

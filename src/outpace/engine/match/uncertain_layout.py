@@ -15,7 +15,8 @@ from outpace.compiler.kernel import read_only
 from outpace.engine.arrays import Booleans, Integers, pooled, rising
 from outpace.engine.evaluate.columns import evaluate_columns, predicate_mask
 from outpace.engine.evaluate.frame import PredicateFrame
-from outpace.engine.kernels import uncertain as kernel
+from outpace.engine.kernels import uncertain_worlds as kernel
+from outpace.engine.kernels.uncertain import find_next, find_reach
 from outpace.engine.match.contract import Block, Task
 from outpace.engine.rows.partition import column_codes
 from outpace.errors import MatchError
@@ -142,11 +143,11 @@ class SearchedWay:
         next_any, forbidden = pooled(size + 1, np.int64), pooled(size, np.int64)
         next_fitting = _lines(len(self.steps), size + 1)
         every = np.array([gap.every for gap in self._gaps], np.bool_)
-        kernel.find_next(fits, steps, every, forbidden, next_forbidden, next_any, next_fitting)
+        find_next(fits, steps, every, forbidden, next_forbidden, next_any, next_fitting)
         sources = _sources(block, self._uncertainty.source)
         times = read_only(np.ascontiguousarray(block.times))
         early, late = _lines(2, size)
-        kernel.find_reach(times, block.segments, self._uncertainty.bound, early, late)
+        find_reach(times, block.segments, self._uncertainty.bound, early, late)
         codes, pairs = self._codes(columns, fits, _Near(times, block.segments, early))
         return kernel.SearchedRows(
             times,
@@ -254,7 +255,7 @@ class _Near:
     def behind(self, distance: int) -> Integers:
         """Return for each row the first that lies further behind it."""
         early, late = np.empty((2, len(self.times)), np.int64)
-        kernel.find_reach(self.times, self.segments, distance, early, late)
+        find_reach(self.times, self.segments, distance, early, late)
         return late
 
 
