@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,20 @@ STEPS: tuple[tuple[tuple[str, int, int, bool], ...], ...] = (
     (),
     (("b", 2, -1, False), ("d", 4, 0, True), ("e", 6, 1, False), ("e", 6, -1, False)),
 )
-PRESENT = [("a", 5, True), ("c", 3, True), ("d", 4, True)]
+VERSIONS = (
+    [("a", 1, False), ("b", 2, False), ("c", 3, True)],
+    [("a", 5, True), ("b", 2, False), ("c", 3, True), ("d", 4, False)],
+    [("a", 5, True), ("c", 3, True), ("d", 4, True)],
+)
+PRESENT = VERSIONS[-1]
+
+
+def read_on(folder: Path, read: set[frozenset[Any]], done: threading.Event) -> None:
+    """Note what a reader finds in a folder, again and again."""
+    while not done.wait(0.01):
+        if folder.exists():
+            rows = in_folder(folder.resolve())
+            read.add(frozenset(tuple(row.values()) for row in rows))
 
 
 def test_both_have_what_all_changes_leave_and_take_a_batch_once(
@@ -71,6 +85,9 @@ def test_both_have_what_all_changes_leave_and_take_a_batch_once(
         op.spark.postgres.writer(postgres, f'"{table}"', stream="s", current=True),
         op.spark.current.writer(folder, stream="s"),
     ]
+    read, done = set[frozenset[Any]](), threading.Event()
+    reader = threading.Thread(target=read_on, args=(folder, read, done))
+    reader.start()
     for batch, step in enumerate(STEPS):
         for sink in sinks:
             sink(changes(spark, *step), batch)
@@ -79,6 +96,10 @@ def test_both_have_what_all_changes_leave_and_take_a_batch_once(
             with psycopg.connect(postgres, autocommit=True) as connection:
                 added = sql.SQL("ALTER TABLE {} ADD COLUMN note text DEFAULT 'mine'")
                 connection.execute(added.format(sql.Identifier(table)))
+    done.set()
+    reader.join()
+    assert len(read) > 1
+    assert read <= {frozenset(one) for one in VERSIONS}, "a reader sees a batch, and all of it"
     found = in_table(postgres, table)
     assert [tuple(row.values()) for row in found] == [(*row, "mine") for row in PRESENT]
     assert [tuple(row.values()) for row in in_folder(folder)] == PRESENT
