@@ -101,17 +101,17 @@ class SpeculationScale:
 QUICK: Final = SpeculationScale(
     size=500,
     slide=100,
-    events=2500,
+    events=1500,
     instances=(1, 16),
-    alphas=(1.0, 0.8, 0.4, 0.0),
+    alphas=(1.0, 0.8, 0.0),
     intervals=(5, 50, 500),
     interval_instances=(1,),
-    single=60,
+    single=30,
     processes=(1,),
-    process_events=50_000,
-    process_batch=5000,
+    process_events=40_000,
+    process_batch=4000,
     repeats=1,
-    ticks=300,
+    ticks=200,
 )
 WHOLE: Final = SpeculationScale(
     size=2000,

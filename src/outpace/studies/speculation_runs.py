@@ -243,6 +243,8 @@ class VirtualHost:
         #: When events were certain, and when instances had done them last.
         self._sure, self._done = nothing.copy(), nothing.copy()
         self._certain = 0
+        #: Which events have gone on.
+        self._gone = np.zeros(count, np.bool_)
         self._now, self._turn = 0.0, 0.0
         #: When each instance has done all that it got, and how long it has been busy since.
         self._free = [0.0] * setting.instances
@@ -305,7 +307,6 @@ class VirtualHost:
         )
         self._now += seconds
         deliveries: list[Deliver] = []
-        again = False
         for message in said:
             match message:
                 case SetAside():
@@ -315,14 +316,11 @@ class VirtualHost:
                     self._tell_back(message)
                 case WentBack():
                     self.run.corrections += 1
-                    again = True
                     self._tell_back(message)
                 case Deliver():
                     deliveries.append(message)
                 case Routed():
                     self._send(deliveries)
-                    if again and deliveries:
-                        self.run.again += len(deliveries[0].events.arrival)
                     self._tell_back(message)
                     self._note_certain(message.certain)
                     deliveries = []
@@ -334,6 +332,8 @@ class VirtualHost:
             return
         setting, events = self._setting, deliveries[0].events
         block = _Block(as_integers(events.rows.column("ts")) // APART)
+        self.run.again += int(self._gone[block.events].sum())
+        self._gone[block.events] = True
         loads = np.zeros(setting.instances, np.int64)
         if len(events.arrival):
             first, stop = int(events.arrival[0]), int(events.arrival[-1]) + 1
@@ -342,15 +342,11 @@ class VirtualHost:
             self._tell_back(message)
         for message in deliveries:
             number, standing = message.instance, message.standing
-            stands = (
-                0
-                if standing is None
-                else 2 * (standing.back_to is not None) + (standing.mark is not None)
-            )
+            stands = standing is not None and (standing.back_to is not None, standing.mark is None)
             answer, seconds = self.run.costs.of(
                 partial(self._instances[number].step, message),
                 "instance",
-                stands,
+                str(stands),
                 size=message.size,
             )
             begin = max(self._now, self._free[number])
