@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.speculate import retained
 from outpace.pattern.disorder import Disorder, KSlack, MPKSlack, Speculative
 from outpace.studies import speculation_figures as figures
 from outpace.studies.report import Experiment, Figure, Row, Study
@@ -175,19 +173,6 @@ def speculation_study(scale: SpeculationScale, ticks_path: Path | None = None) -
     )
 
 
-@contextmanager
-def checkpoints(every: int | None) -> Iterator[None]:
-    """Let there be a checkpoint before each so many events; None: as it is by default."""
-    names = ("STRETCH_ROWS", "STRETCHES", "PIECE_STRETCHES")
-    before = {name: getattr(retained, name) for name in names}
-    if every is not None:
-        vars(retained).update(STRETCH_ROWS=every, STRETCHES=1 << 60, PIECE_STRETCHES=1)
-    try:
-        yield
-    finally:
-        vars(retained).update(before)
-
-
 def compared(scale: SpeculationScale) -> Iterator[Row]:
     """Figures 7-3 to 7-7: K-slack, speculation and the black box by the number of instances."""
     single = stream_of(scale.single)
@@ -258,8 +243,8 @@ def factors(scale: SpeculationScale, count: int) -> Iterator[Row]:
     costs = MeasuredCosts()
     for alpha in (*scale.alphas, None):
         words = ADAPTIVE if alpha is None else f"{100 * (1 - alpha):.0f} %"
-        with checkpoints(_EVERY):
-            runs[words] = run = _run(scale, Speculative(alpha=alpha), count, late, costs)
+        disorder = Speculative(alpha=alpha, checkpoints=_EVERY)
+        runs[words] = run = _run(scale, disorder, count, late, costs)
         yield from _over_time(figure, words, run)
         yield Row(figure, f"{words}: steady, confirmed", steady(run, confirmed=True), "ms")
         yield Row(figure, f"{words}: went back", run.corrections, "times")
@@ -277,8 +262,7 @@ def intervals(scale: SpeculationScale, count: int) -> Iterator[Row]:
     peaks: dict[int | None, float] = {}
     for every in (*scale.intervals, None):
         words = DEFAULT if every is None else f"every {every:,}"
-        with checkpoints(every):
-            run = _run(scale, Speculative(), count, late)
+        run = _run(scale, Speculative(checkpoints=every), count, late)
         peaks[every] = peak(run)
         yield from _over_time(figure, words, run)
         yield Row(figure, f"{words}: checkpoints", run.marks, "checkpoints")

@@ -195,17 +195,6 @@ class _Block:
     due: int = 0
 
 
-class MarkedBack(Back):
-    """A back whose marks stand where the front set them, though more has gone on since."""
-
-    def _settle(self) -> None:
-        arrived = {one.mark: one.arrived for one in self._due[0] if one.mark is not None}
-        super()._settle()
-        for stretch in () if self._history is None else self._history._stretches:
-            if stretch.number in arrived:
-                stretch.mark._arrived, stretch.mark._ended = arrived[stretch.number], False
-
-
 class VirtualHost:
     """Drives the parts of an operator on a clock of its own.
 
@@ -231,7 +220,7 @@ class VirtualHost:
     ) -> None:
         spec = setting.spec(stream.schema)
         self._setting, self._stream, self._keeps = setting, stream, keeps
-        self._front, self._back = Front(spec), MarkedBack(spec)
+        self._front, self._back = Front(spec), Back(spec)
         self._instances = [Instance(spec) for _ in range(setting.instances)]
         count = stream.num_rows
         self._times = as_integers(stream.column("ts"))

@@ -12,13 +12,11 @@ from typer.testing import CliRunner
 
 import outpace as op
 from outpace.cli.main import app
-from outpace.engine.speculate import retained
 from outpace.errors import DataError
 from outpace.studies.speculation import (
     QUICK,
     WHOLE,
     SpeculationScale,
-    checkpoints,
     speculation_study,
 )
 from outpace.studies.speculation_black_box import BlackBoxHost
@@ -72,9 +70,9 @@ class EqualCosts(MeasuredCosts):
 @pytest.mark.parametrize(("instances", "alpha", "every"), [(1, 0.0, 7), (3, 0.2, None)])
 def test_a_run_gives_what_the_query_gives(instances, alpha, every):
     stream = stream_of(300, RAMP)
-    setting = Setting(op.Speculative(600, alpha=alpha), SIZE, SLIDE, instances, 700.0)
-    with checkpoints(every):
-        run = VirtualHost(setting, stream, keeps=True, costs=EqualCosts()).drive()
+    disorder = op.Speculative(600, alpha=alpha, checkpoints=every)
+    setting = Setting(disorder, SIZE, SLIDE, instances, 700.0)
+    run = VirtualHost(setting, stream, keeps=True, costs=EqualCosts()).drive()
     current, confirmed = Counter(), 0
     for row in pa.concat_tables(run.matches).to_pylist():
         current[row["first"], row["last"]] += row["diff"]
@@ -106,13 +104,6 @@ def test_the_black_box_saves_before_each_event_and_is_right():
     assert run.corrections > 0
     assert run.marks >= stream.num_rows, "K has not passed before the end"
     assert run.late == 0
-
-
-def test_checkpoints_are_as_before_behind_a_run():
-    before = retained.STRETCH_ROWS
-    with checkpoints(5):
-        assert retained.STRETCH_ROWS == 5
-    assert before == retained.STRETCH_ROWS
 
 
 TINY = SpeculationScale(
