@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +23,8 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.wire import pack_events, read_delivery, write_delivery
+from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.disorder import Speculative
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import (
     RoundRobin,
@@ -39,7 +41,9 @@ class Driver:
     """Front, instances and back; an instance answers when it is told to."""
 
     def __init__(self, query: Query) -> None:
-        self.spec = spec = OperatorSpec(query, SCHEMA, instances=query.instance_count)
+        disorder = None if query.order_of_arrival is None else bind_disorder(query, SCHEMA)
+        instances = query.instance_count
+        self.spec = spec = OperatorSpec(query, SCHEMA, disorder=disorder, instances=instances)
         self.front, self.back = Front(spec), Back(spec)
         self._instances = [Instance(spec) for _ in range(query.instance_count)]
         self._sent: list[deque[Deliver]] = [deque() for _ in self._instances]
@@ -113,6 +117,31 @@ def test_a_match_is_remembered_while_another_instance_may_find_it_again() -> Non
     found = pa.concat_tables(driver.results).to_pylist()
     assert [(row["first"], row["last"], row["window"]) for row in found] == [(2, 3, 0)]
     assert driver.back.counters().remembered == 0
+
+
+def test_a_mark_is_where_it_was_set_however_late_the_answers_before_it_come() -> None:
+    query = (
+        Query()
+        .order_by("ts")
+        .pattern("A")
+        .measures(ts="A.ts")
+        .over(CountWindows(2, 2))
+        .instances(2, RoundRobin())
+        .disorder(Speculative(10, alpha=0, checkpoints=1))
+    )
+    driver = Driver(query)
+    # All is delivered, with a mark before each event, before anybody answers.
+    for times in ([1, 2, 4, 5, 6], [3]):
+        size = len(times)
+        rows = {"ts": times, "key": ["a"] * size, "x": [0] * size}
+        driver.push(pa.table(rows, schema=SCHEMA))
+        while driver.busy:
+            driver.answer(driver.busy[-1])
+    found = pa.concat_tables(driver.results)
+    there = Counter[int]()
+    for row in found.to_pylist():
+        there[row["ts"]] += row["diff"]
+    assert sorted(there.elements()) == [1, 2, 3, 4, 5]
 
 
 def test_loads_are_the_events_without_an_answer() -> None:
