@@ -10,6 +10,7 @@ from outpace.engine.match.join import emission_order
 from outpace.engine.match.output import match_table
 from outpace.engine.match.partitions import WholePartitions
 from outpace.engine.match.task import prepare, take_matches
+from outpace.engine.rows.partition import gather
 from outpace.engine.rows.times import valid_times
 from outpace.errors import DataError
 from outpace.pattern.bind.disorder import SOURCE
@@ -63,7 +64,9 @@ def join_tables(join: BoundJoin, left: pa.Table, right: pa.Table) -> pa.Table:
     those of the left table first, then as they are in their table.
     """
     sides = [rows_of_side(join, *each) for each in zip(SIDES, (left, right), strict=True)]
-    ordered = pa.concat_tables(sides).take(pa.array(_order(join, sides)))
+    both, order = pa.concat_tables(sides), _order(join, sides)
+    columns = [gather(column, order) for column in both.columns]
+    ordered = pa.table(columns, schema=join.schema)
     task = prepare(join.query, join.schema)
     whole = WholePartitions(task, ordered)
     found = take_matches(whole.found, emission_order(whole.block, whole.found))

@@ -141,6 +141,13 @@ class Resume:
         zeros = np.zeros(partitions, np.int64)
         return Resume(zeros.copy(), zeros - 1, zeros.copy(), zeros.copy(), [zeros[:0]] * partitions)
 
+    @property
+    def consuming(self) -> list[int]:
+        """The segments with consumed rows; most have none."""
+        sizes = np.fromiter(map(len, self.consumed), np.int64, len(self.consumed))
+        found: list[int] = np.flatnonzero(sizes).tolist()
+        return found
+
     def normal(self) -> Resume:
         """Return the same place in its one form, whichever matcher has stopped there.
 

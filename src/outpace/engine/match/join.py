@@ -67,10 +67,8 @@ class JoinMatcher:
         shift, low, high = row_shift(block), block.segments[:-1], block.segments[1:]
         begin = np.clip(resume.completed_to + shift, low, high)
         side, joined = self._sides(block), np.zeros(block.size, np.int64)
-        if any(map(len, resume.consumed)):
-            for rows, by in zip(resume.consumed, shift.tolist(), strict=True):
-                if len(rows):
-                    joined[rows + by] = 1
+        for segment in resume.consuming:
+            joined[resume.consumed[segment] + shift[segment]] = 1
         pairs = self._pairs(block, begin, side, joined)
         passed = np.zeros(block.size, np.bool_)
         if block.ended:

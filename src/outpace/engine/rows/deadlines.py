@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from outpace.engine.arrays import Integers, grown
+from outpace.engine.arrays import Integers, distinct, grown
 from outpace.engine.snapshot import Stateful
 
 #: The deadline of a key that waits for no time.
@@ -61,7 +61,7 @@ class Deadlines(Stateful):
         found = [run.keys[: run.times.searchsorted(time, "right")] for run in self._runs]
         if not any(map(len, found)):
             return np.zeros(0, np.int64)
-        keys: Integers = np.unique(np.concatenate(found))
+        keys = distinct(*found)
         return keys[self._at[keys] <= time]
 
     def forget(self, time: int) -> None:

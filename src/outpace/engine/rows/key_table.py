@@ -8,23 +8,22 @@ some integers for each key that is known, and room for as many as there ever wer
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers, grown
-from outpace.engine.rows.partition import gather, key_codes, key_tuples, one_array
+from outpace.engine.rows.key_index import UNKNOWN, key_index
+from outpace.engine.rows.partition import gather, key_codes, one_array
 from outpace.engine.rows.rearranged import RearrangedRows
-from outpace.engine.snapshot import Layers, Stateful
+from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, integer, integers, require
 from outpace.errors import StateError
-
-Key: TypeAlias = tuple[Hashable, ...]
 
 #: So many tables of keys are kept before they are made one, so that a new key costs the same
 #: however many there are.
@@ -41,13 +40,16 @@ class KeyNumbers:
         Each row's place in `numbers`.
     numbers
         The numbers of the keys that there are, all different.
-    added, rows
-        The keys that are new, with the numbers that they get, and their values.
+    new
+        Places of those that are new.
+    keys, rows
+        The keys that there are, as the index takes them, and the values of the new ones.
     """
 
     codes: npt.NDArray[np.int32]
     numbers: Integers
-    added: dict[Key, int]
+    new: Integers
+    keys: Any
     rows: pa.Table
 
 
@@ -71,13 +73,12 @@ class KeyTable(Stateful):
     ([1, 0], 1)
     """
 
-    CHANGED = ("_numbers", "_given", "_rows", "_free", "_parts")
+    CHANGED = ("_index", "_rows", "_free", "_parts")
 
     def __init__(self, schema: pa.Schema) -> None:
         self._names = tuple(schema.names)
-        self._numbers: Layers[Key, int] = Layers({})
-        #: By number: the key that it was given to last, and its row in the tables of keys.
-        self._given: Layers[int, Key] = Layers({})
+        self._index = key_index(schema)
+        #: By number: the row in the tables of keys.
         self._rows = np.zeros(16, np.int64)
         self._room = 0
         #: The numbers of keys that were forgotten, as a heap.
@@ -86,7 +87,7 @@ class KeyTable(Stateful):
         self._size = 0
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return self._room - len(self._free)
 
     @property
     def room(self) -> int:
@@ -96,7 +97,9 @@ class KeyTable(Stateful):
     @property
     def numbers(self) -> Integers:
         """The numbers of the keys that are known, in order."""
-        return np.array(sorted(number for _, number in self._numbers), np.int64)
+        known = np.ones(self._room, np.bool_)
+        known[self._free] = False
+        return np.flatnonzero(known)
 
     @property
     def free(self) -> Integers:
@@ -111,42 +114,41 @@ class KeyTable(Stateful):
 
     def look_up(self, rows: pa.Table | RearrangedRows) -> KeyNumbers:
         """Return the numbers of rows' keys; new keys count from `add` on."""
+        nothing = np.zeros(0, np.int64)
         if not self._names or not rows.num_rows:
             numbers = np.zeros(min(1, rows.num_rows), np.int64)
-            added: dict[Key, int] = {(): 0} if rows.num_rows and not len(self._numbers) else {}
-            return KeyNumbers(np.zeros(rows.num_rows, np.int32), numbers, added, self._parts[0])
+            new = nothing if len(self) else numbers
+            codes = np.zeros(rows.num_rows, np.int32)
+            return KeyNumbers(codes, numbers, new, None, self._parts[0])
         columns = [one_array(rows.column(name)) for name in self._names]
         codes, firsts = key_codes(columns)
         first = [gather(column, firsts) for column in columns]
         values = pa.Table.from_arrays(first, schema=self._parts[0].schema)
-        keys = key_tuples(values)
-        numbers = np.array(self._numbers.find(keys, -1), np.int64)
-        new = np.flatnonzero(numbers < 0)
+        keys = self._index.keys(values)
+        numbers = self._index.find(keys)
+        new = np.flatnonzero(numbers == UNKNOWN)
         if not len(new):
-            return KeyNumbers(codes, numbers, {}, self._parts[0].slice(0, 0))
+            return KeyNumbers(codes, numbers, nothing, keys, values.slice(0, 0))
         numbers[new] = self._next(len(new))
-        added = {keys[place]: int(numbers[place]) for place in new.tolist()}
-        rows_added = values if len(new) == len(keys) else values.take(pa.array(new))
-        return KeyNumbers(codes, numbers, added, rows_added)
+        added = values if len(new) == len(numbers) else values.take(pa.array(new))
+        return KeyNumbers(codes, numbers, new, keys, added)
 
     def add(self, found: KeyNumbers) -> None:
         """Let the new keys that `look_up` returned last be known."""
-        added = found.added
-        if not added:
+        count, numbers = len(found.new), found.numbers[found.new]
+        if not count:
             return
-        if _are_many(len(added), self._free):
-            self._free = sorted(self._free)[len(added) :]
+        if _are_many(count, self._free):
+            self._free = sorted(self._free)[count:]
         else:
-            for _ in added:
+            for _ in range(count):
                 heappop(self._free)
-        self._numbers.update(added.items())
-        self._given.update((number, key) for key, number in added.items())
-        numbers = list(added.values())
-        self._room = max(self._room, 1 + max(numbers))
+        self._room = max(self._room, 1 + int(numbers.max()))
         self._rows = grown(self._rows, self._room, 0)
-        self._rows[numbers] = np.arange(self._size, self._size + len(added))
+        self._rows[numbers] = np.arange(self._size, self._size + count)
         if not self._names:
             return
+        self._index.add(found.keys, found.new, numbers)
         self._parts.append(found.rows)
         self._size += found.rows.num_rows
         if len(self._parts) > _PARTS_MAX or self._size > 2 * self._room + _PARTS_MAX:
@@ -155,7 +157,8 @@ class KeyTable(Stateful):
     def forget(self, numbers: Integers) -> None:
         """Forget keys: should they come again, they are new, with the number of any such."""
         forgotten = numbers.tolist()
-        self._numbers.remove(self._given.find(forgotten, ()))
+        if self._names:
+            self._index.remove(numbers)
         if _are_many(len(forgotten), self._free):
             self._free += forgotten
             heapify(self._free)
@@ -178,8 +181,6 @@ class KeyTable(Stateful):
         room = integer(header, "keys", NATURAL)
         if not self._names:
             require(room <= 1, "a stream without keys has partitions")
-            self._given = Layers(dict.fromkeys(range(room), ()))
-            self._numbers = Layers(dict.fromkeys([()] * room, 0))
             self._room = room
             return
         (numbers,) = integers(given, number=range(room))
@@ -188,11 +189,11 @@ class KeyTable(Stateful):
             require(room == len(numbers), "keys have no numbers")
         require(len(numbers) == keys.num_rows, "keys have no numbers")
         require((np.diff(numbers) > 0).all(), "numbers do not rise")
-        tuples = key_tuples(keys)
-        known = dict(zip(tuples, numbers.tolist(), strict=True))
-        require(len(known) == len(tuples), "two partitions have the same key")
-        self._numbers, self._room = Layers(known), room
-        self._given = Layers(dict(zip(numbers.tolist(), tuples, strict=True)))
+        codes, firsts = key_codes(keys.columns)
+        require(len(firsts) == len(codes), "two partitions have the same key")
+        self._index = key_index(keys.schema)
+        self._index.add(self._index.keys(keys), np.arange(len(numbers)), numbers)
+        self._room = room
         self._rows = np.zeros(max(16, room), np.int64)
         self._rows[numbers] = np.arange(len(numbers))
         self._free = np.setdiff1d(np.arange(room), numbers).tolist()

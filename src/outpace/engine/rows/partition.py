@@ -188,6 +188,27 @@ def column_arrays(rows: pa.Table) -> dict[str, pa.Array]:
     return {name: one_array(rows.column(name)) for name in rows.column_names}
 
 
+def plain_integers(column: pa.ChunkedArray | pa.Array) -> Integers | None:
+    """Return what is stored as integers, so that equal values are equal; None for other types.
+
+    Where a value is NULL there is any integer.
+
+    Examples
+    --------
+    >>> plain_integers(pa.array([7, 8], pa.uint16())).tolist(), plain_integers(pa.array(["x"]))
+    ([7, 8], None)
+    """
+    width = _plain_width(column.type)
+    if not width or pa.types.is_floating(column.type):
+        return None
+    array = one_array(column)
+    if not len(array):
+        return np.zeros(0, np.int64)
+    return np.frombuffer(array.buffers()[1], f"i{width}")[array.offset :][: len(array)].astype(
+        np.int64
+    )
+
+
 def _plain_width(data_type: pa.DataType) -> int:
     """Return the bytes of a value that lies in a plain buffer; 0 for all other types."""
     if pa.types.is_boolean(data_type) or pa.types.is_dictionary(data_type):
@@ -254,24 +275,55 @@ def place_rows(
     """
     if order is None or not len(array):
         return array
-    width = 0 if array.null_count else _plain_width(array.type)
-    if not width:
+    width = _plain_width(array.type)
+    if width and array.null_count and len(order) > _FEW_ROWS:
+        return _place_nullable(array, width, order, codes, segments)
+    if not width or array.null_count:
         if is_text(array.type) and not array.null_count:
             short = without_offsets(array)
             if short.type != array.type:
                 return with_offsets(short.take(pa.array(order)), array.type)
         return array.take(pa.array(order))
-    carrier = np.dtype(f"i{width}")
-    values = np.frombuffer(array.buffers()[1], carrier)[array.offset :][: len(array)]
+    values = np.frombuffer(array.buffers()[1], f"i{width}")[array.offset :][: len(array)]
     if len(order) <= _FEW_ROWS:
         out = values.take(order)
     else:
-        out = pooled(len(order), carrier)
-        if codes is None:
-            gather_rows(values, order, out)
-        else:
-            scatter_rows(values, codes, segments, out)
+        out = _placed(values, order, codes, segments)
     return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
+
+
+def _placed(
+    values: npt.NDArray[Any],
+    order: RowNumbers,
+    codes: npt.NDArray[np.int32] | None,
+    segments: Integers,
+) -> npt.NDArray[Any]:
+    """Return values in sorted order, as `place_rows` says."""
+    out = pooled(len(order), values.dtype)
+    if codes is None:
+        gather_rows(values, order, out)
+    else:
+        scatter_rows(values, codes, segments, out)
+    return out
+
+
+def _place_nullable(
+    array: pa.Array,
+    width: int,
+    order: RowNumbers,
+    codes: npt.NDArray[np.int32] | None,
+    segments: Integers,
+) -> pa.Array:
+    """Return a column in sorted order: its values, and by themselves whether they are there."""
+    bits, buffer = array.buffers()
+    size, offset = len(array), array.offset
+    values = np.frombuffer(buffer, f"i{width}")[offset:][:size]
+    stored = np.frombuffer(bits, np.uint8)[: (offset + size + 7) // 8]
+    there = np.unpackbits(stored, bitorder="little")[offset:][:size].view(np.int8)
+    placed = _placed(there, order, codes, segments).view(np.uint8)
+    packed = pa.py_buffer(np.packbits(placed, bitorder="little"))
+    data = pa.py_buffer(_placed(values, order, codes, segments))
+    return pa.Array.from_buffers(array.type, len(order), [packed, data])
 
 
 def _repeated(firsts: pa.Array, segments: Integers) -> pa.Array:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Booleans, Integers, pooled
+from outpace.engine.arrays import NO_TIME, Booleans, Integers, distinct, pooled
 from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import scatter_rows
 from outpace.engine.match.contract import (
@@ -166,7 +166,7 @@ class PartitionMatcher(Stateful):
         newest = max(min(watermark, TIME_LIMIT - 1), self._newest(rows))
         passed = self._deadlines.passed(newest)
         _, numbers = events.codes
-        keys = self._kept.keys if ended else np.union1d(numbers, passed)
+        keys = self._kept.keys if ended else distinct(numbers, passed)
         self._stops.make_room(numbers)
         clock = None if stream is None else (stream.times, stream.arrival)
         known = {"watermark": newest, "ended": ended, "stream": clock, "arrived": arrived}

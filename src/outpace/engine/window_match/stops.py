@@ -21,6 +21,8 @@ _FRESH: Final = {"next_start": 0, "barrier": -1, "number": 0, "completed_to": 0}
 #: What it may be, where that is not a natural number.
 _BOUNDS: Final = {"barrier": range(-1, NATURAL.stop)}
 
+_NONE: Final = np.zeros(0, np.int64)
+
 
 class Stops(Stateful):
     """Where matching stopped in each partition of which something is known.
@@ -72,10 +74,9 @@ class Stops(Stateful):
     def resume(self, numbers: Integers) -> Resume:
         """Return where matching stopped in some partitions."""
         nothing = np.zeros(0, np.int64)
-        if self._consumed:
-            consumed = [self._consumed.get(number, nothing) for number in numbers.tolist()]
-        else:
-            consumed = [nothing] * len(numbers)
+        consumed = [nothing] * len(numbers)
+        for place in self._consuming(numbers).tolist():
+            consumed[place] = self._consumed.get(int(numbers[place]), nothing)
         next_start, barrier, number, completed_to = (
             values[numbers] for values in self._values.values()
         )
@@ -86,13 +87,9 @@ class Stops(Stateful):
         self._know(numbers)
         for name, values in self._values.items():
             values[numbers] = getattr(resume, name)
-        if not self._consumed and not any(map(len, resume.consumed)):
-            return
-        for number, consumed in zip(numbers.tolist(), resume.consumed, strict=True):
-            if len(consumed):
-                self._consumed[number] = consumed
-            else:
-                self._consumed.pop(number, None)
+        self._drop_consumed(numbers)
+        for place in resume.consuming:
+            self._consumed[int(numbers[place])] = resume.consumed[place]
 
     def forget(self, numbers: Integers) -> None:
         """Forget partitions: should one of their numbers come again, it is new."""
@@ -100,9 +97,7 @@ class Stops(Stateful):
         self._known[numbers] = 0
         for name, fresh in _FRESH.items():
             self._values[name][numbers] = fresh
-        if self._consumed:
-            for number in numbers.tolist():
-                self._consumed.pop(number, None)
+        self._drop_consumed(numbers)
 
     def table(self) -> pa.Table:
         """Return what is known, for a saved state; of numbers without a gap only how many."""
@@ -132,6 +127,19 @@ class Stops(Stateful):
         for number, rows in self._consumed.items():
             fits = self.next_start[number] <= rows[0] and rows[-1] < taken[number]
             require(fits and (np.diff(rows) > 0).all(), "consumed rows do not rise")
+
+    def _consuming(self, numbers: Integers) -> Integers:
+        """Return the places of partitions that may have consumed rows: most have none."""
+        if not self._consumed:
+            return _NONE
+        if len(self._consumed) > len(numbers):
+            return np.arange(len(numbers))
+        held = np.fromiter(self._consumed, np.int64, len(self._consumed))
+        return np.flatnonzero(np.isin(numbers, held))
+
+    def _drop_consumed(self, numbers: Integers) -> None:
+        for number in numbers[self._consuming(numbers)].tolist():
+            self._consumed.pop(number, None)
 
     def _know(self, numbers: Integers) -> None:
         self._count += len(numbers) - int(self._known[numbers].sum())

@@ -5,11 +5,19 @@ import math
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outpace.engine.rows.partition import gather, key_codes, sort_rows, sort_table
+from outpace.engine.rows.partition import (
+    gather,
+    group_codes,
+    key_codes,
+    place_rows,
+    sort_rows,
+    sort_table,
+)
 from outpace.pattern.bind.query import bind
 from outpace.pattern.query import OrderItem, Query
 
@@ -159,3 +167,21 @@ def test_texts_are_gathered_whatever_their_length(width, skipped, varied, data):
     gathered = gather(column, order)
     gathered.validate(full=True)
     assert gathered.equals(column.take(pa.array(order)))
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.float64(), pa.timestamp("us")])
+@pytest.mark.parametrize("size", [10, 9001])
+@pytest.mark.parametrize("begin", [0, 3, 8])
+def test_columns_with_nulls_are_placed_as_arrow_places_them(kind, size, begin):
+    rng = np.random.default_rng(size)
+    values = pa.array(rng.integers(0, 100, begin + size)).cast(kind)
+    missing = pa.array(rng.random(begin + size) < 0.3)
+    for column in (pc.if_else(missing, None, values), pa.nulls(begin + size, kind)):
+        column = column.slice(begin)
+        some = rng.integers(0, size, 2 * size)
+        assert gather(column, some).equals(column.take(pa.array(some)))
+        codes = rng.integers(0, 7, size).astype(np.int32)
+        grouping = group_codes(codes, 7)
+        placed = place_rows(column, grouping.order, grouping.codes, grouping.segments)
+        assert placed.equals(column.take(pa.array(np.argsort(codes, kind="stable"))))
+        placed.validate(full=True)
