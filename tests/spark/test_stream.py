@@ -331,7 +331,7 @@ def test_sources_out_of_order_find_what_the_table_has(
 
 
 #: Which rows come out where matches may be taken back.
-EMITTED = (("speculative, by load", "confirmed"), ("corrected", "latest"))
+EMITTED = (("speculative, by load", "confirmed"), ("corrected", "confirmed"))
 
 
 def test_every_kind_of_disorder_gives_what_it_gives_in_process(
