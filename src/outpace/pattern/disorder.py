@@ -468,15 +468,15 @@ class Speculative(Disorder):
     )
 
     def __post_init__(self) -> None:
+        if self.late in (Late.PASS.value, Late.CORRECT.value) or self.horizon is not None:
+            asked = "horizon" if self.horizon is not None else f'late="{Late(self.late).value}"'
+            raise BindError(
+                f"{asked} is not for op.Speculative: late is what comes after more than K",
+                where="op.Speculative",
+                hint='write late="drop" or "side", without horizon',
+            )
         # Named in full: a class with slots is made twice, and `super()` finds the first.
         Disorder.__post_init__(self)
-        if self.late in (Late.PASS, Late.CORRECT):
-            raise BindError(
-                f'late="{Late(self.late).value}" is not for op.Speculative: late is what comes '
-                "after more than K",
-                where="op.Speculative",
-                hint='write late="drop" or "side"',
-            )
 
     @property
     def clocked(self) -> bool:

@@ -268,7 +268,12 @@ def draw_disorder(
     model.finish()
     asked = model.query
     if early:
-        own_settings = {**disorder.options, "alpha": random.choice([0, 0.3, 0.7, 1])}
+        own_settings = {
+            **disorder.options,
+            "alpha": random.choice([0, 0.3, 0.7, 1]),
+            "checkpoints": random.choice([None, 1, 1, 3]),
+            "memory": random.choice([None, None, 1, 5]),
+        }
         plain = replace(disorder, **Disorder().options)
         asked = query.disorder(Speculative(plain, **own_settings))
     if corrects:
