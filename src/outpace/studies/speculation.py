@@ -37,6 +37,8 @@ _POINTS: Final = 40
 #: The checkpoints of section 7.6.4.
 _EVERY: Final = 50
 
+#: The factors with which it is measured what steps take, and those for ticks.
+_MEASURED_ALPHAS: Final = (1.0, 0.4)
 _TICK_ALPHAS: Final = (0.8, 0.4, 0.0)
 
 K_SLACK, SPECULATION, BLACK_BOX = "K-slack", "speculation", "black box"
@@ -241,6 +243,9 @@ def factors(scale: SpeculationScale, count: int) -> Iterator[Row]:
     yield from _over_time(figure, "K-slack, no late events", ordered)
     runs: dict[str, SpeculationRun] = {}
     costs = MeasuredCosts()
+    for alpha in _MEASURED_ALPHAS:
+        _run(scale, Speculative(alpha=alpha, checkpoints=_EVERY), count, late, costs)
+    costs.settled = True
     for alpha in (*scale.alphas, None):
         words = ADAPTIVE if alpha is None else f"{100 * (1 - alpha):.0f} %"
         disorder = Speculative(alpha=alpha, checkpoints=_EVERY)

@@ -79,18 +79,17 @@ class MeasuredCosts:
 
     def __init__(self) -> None:
         self._alike: dict[Hashable, deque[float]] = defaultdict(lambda: deque(maxlen=_ALIKE))
-        #: All that was taken, in seconds, by the first word of the kind.
-        self.sums: dict[str, float] = defaultdict(float)
+        #: Whether what was measured counts from now on.
+        self.settled = False
 
     def of(self, act: Callable[[], Made], *kind: str | int, size: int = 0) -> tuple[Made, float]:
         """Do something and return what it gave, and how many seconds count for it."""
         began = time.process_time()
         made = act()
         alike = self._alike[(*kind, size.bit_length())]
-        alike.append(time.process_time() - began)
-        seconds = statistics.median(alike)
-        self.sums[str(kind[0])] += seconds
-        return made, seconds
+        if not (alike and self.settled):
+            alike.append(time.process_time() - began)
+        return made, statistics.median(alike)
 
 
 @dataclass(frozen=True)
