@@ -102,6 +102,7 @@ class Reorderer(Order):
         useful: BitTask | None = None,
     ) -> None:
         self._disorder = disorder
+        self._hint = quarantine_hint(disorder)
         self._useful = useful
         self._time = disorder.time
         self._schema = schema
@@ -360,7 +361,7 @@ class Reorderer(Order):
             raise DataError(
                 reasons[0],
                 detail=f"row {int(bad[0])} of a piece of {rows.num_rows}, column '{self._time}'",
-                hint=quarantine_hint(self._disorder),
+                hint=self._hint,
             )
         return with_reasons(rows.take(pa.array(bad)), reasons)
 

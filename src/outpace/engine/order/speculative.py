@@ -25,7 +25,7 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.clock import SlackRule
-from outpace.engine.order.contract import ReleasedEvents
+from outpace.engine.order.contract import ReleasedEvents, quarantine_hint
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.runs import SortedRun, sorted_run
 from outpace.engine.rows.partition import one_array
@@ -103,6 +103,7 @@ class SpeculativeOrder(Reorderer):
         rule: SlackRule | None,
     ) -> None:
         super().__init__(bound, disorder["slack"], schema, rule)
+        self._hint = quarantine_hint(disorder)
         alpha: float | None = disorder["alpha"]
         self._factor = (
             SpeculationFactor(disorder["target"], 1.0)
