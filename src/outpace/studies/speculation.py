@@ -243,8 +243,8 @@ def factors(scale: SpeculationScale, count: int) -> Iterator[Row]:
     yield from _over_time(figure, "K-slack, no late events", ordered)
     runs: dict[str, SpeculationRun] = {}
     costs = MeasuredCosts()
-    for alpha in _MEASURED_ALPHAS:
-        _run(scale, Speculative(alpha=alpha, checkpoints=_EVERY), count, late, costs)
+    for measured in _MEASURED_ALPHAS:
+        _run(scale, Speculative(alpha=measured, checkpoints=_EVERY), count, late, costs)
     costs.settled = True
     for alpha in (*scale.alphas, None):
         words = ADAPTIVE if alpha is None else f"{100 * (1 - alpha):.0f} %"
