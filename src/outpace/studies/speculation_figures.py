@@ -112,15 +112,14 @@ _FACTORS_HERE: Final = (
     f"{_STEADY} 20 % speculation is an alpha of 0.8. A checkpoint every 50 events. What steps take "
     "is measured in two runs before, and counts for all factors alike. Points are averages "
     "of a part in forty of the events, in the order of their arrival; the peak is the highest of "
-    "them, and steady is the last fifth. What the paper calls an anomaly has a plain "
-    "reason at its root: all events of the late source are late by the same, which is K, so with "
-    "any alpha below 1 each of them makes the operator go back, and 20 % speculation goes back as "
-    "often as 100 %. It only goes back less far, by a fifth of K instead of all, and at least to "
-    "the checkpoint before. Here late events that come together are corrected together, and none "
-    "is sent before a correction is done, so nothing piles up: see the ratio of the two peaks. "
-    "The more instances there are, the faster events come, and the less K is worth: with 16 it is "
-    "3 ms. To let events go on in pieces of 50 costs about as much, so little speculation gains "
-    "nothing there."
+    "them, and steady is the last fifth. The paper does not explain why 20 % is so high. "
+    "All events of the late source are late by about the same, which is K, so with any alpha below "
+    "1 nearly each of them makes the operator go back: 20 % goes back about as often as 100 %, at "
+    "least to the checkpoint before. So its peak need not be lower. Here late events that come "
+    "together are corrected together; the ratio of the two peaks is near 1 and differs from run to "
+    "run. The more instances there are, the faster events come, and the less K is worth: with 16 "
+    "it is 3 ms. To let events go on in pieces of 50 costs more, see figure 7-17, so speculation "
+    "gains little or nothing there."
 )
 
 _INTERVALS_SAID: Final = {
