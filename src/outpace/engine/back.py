@@ -90,7 +90,7 @@ class Back(Stateful):
         self._due: list[deque[_Due]] = [deque() for _ in range(count)]
         #: What came out within the horizon, where late events correct it, and backs as they stood.
         self._history = MatchHistory[Back](spec.bound.output) if spec.corrects else None
-        self._certain = int(NO_TIME)
+        self._certain, self._oldest = int(NO_TIME), 0
         #: Whether more follows of what is delivered once more.
         self._again = False
         #: What each instance promised last: who has not answered has no windows, and no time.
@@ -129,8 +129,8 @@ class Back(Stateful):
             case Deliver():
                 # An answer is due for what comes from here on.
                 self._due[message.instance].append(_Due(self._arrived))
-                if self._history is not None and message.standing is not None:
-                    self._history.forget(message.standing.oldest)
+                if message.standing is not None:
+                    self._oldest = message.standing.oldest
             case Routed():
                 self._arrived, self._ended = message.arrived, message.ended
                 self._certain, self._again = message.certain, message.again
@@ -263,7 +263,10 @@ class Back(Stateful):
             history.give(matches)
             # What is found once more is compared as a whole.
             whole = not history.went_back or not (self._again or any(self._due))
-            nothing = WindowMatches.none(self._spec.bound.output)
-            matches = history.emit(self._certain) if whole else nothing
+            matches = WindowMatches.none(self._spec.bound.output)
+            if whole:
+                matches = history.emit(self._certain)
+                # What is forgotten was said to be certain, now at the latest.
+                history.forget(self._oldest)
             matches = emitted(self._spec.query, matches)
         return [Emit(matches, self._nothing, min(self._watermarks))]

@@ -22,7 +22,7 @@ from outpace.studies.report import Experiment, Figure, Row, Study
 from outpace.studies.speculation_black_box import BlackBoxHost
 from outpace.studies.speculation_figures import counted
 from outpace.studies.speculation_processes import processes
-from outpace.studies.speculation_runs import MeasuredCosts, Setting, SpeculationRun, VirtualHost
+from outpace.studies.speculation_runs import MeasuredCosts, RunSetting, SpeculationRun, VirtualHost
 from outpace.studies.speculation_stream import APART, DelayRamp, stream_of
 from outpace.studies.speculation_ticks import ticks
 
@@ -188,11 +188,13 @@ def compared(scale: SpeculationScale) -> Iterator[Row]:
             SPECULATION: Speculative(_SLACK, alpha=0.0),
         }
         flooded = {
-            kind: VirtualHost(Setting(one, scale.size, scale.slide, count, _FLOOD), ordered).drive()
+            kind: VirtualHost(
+                RunSetting(one, scale.size, scale.slide, count, _FLOOD), ordered
+            ).drive()
             for kind, one in kinds.items()
         }
         box = BlackBoxHost(
-            Setting(kinds[SPECULATION], scale.size, scale.slide, count, _FLOOD), single
+            RunSetting(kinds[SPECULATION], scale.size, scale.slide, count, _FLOOD), single
         ).drive()
         rates = {kind: run.throughput for kind, run in flooded.items()}
         rates[BLACK_BOX] = box.throughput
@@ -200,7 +202,7 @@ def compared(scale: SpeculationScale) -> Iterator[Row]:
         usual = {kind: _run(scale, one, count, ordered) for kind, one in kinds.items()}
         rate = _OFFERED * box.throughput
         box = BlackBoxHost(
-            Setting(kinds[SPECULATION], scale.size, scale.slide, count, rate), single
+            RunSetting(kinds[SPECULATION], scale.size, scale.slide, count, rate), single
         ).drive()
         yield from _latencies(count, {**usual, BLACK_BOX: box})
         value = steady(_run(scale, MPKSlack(), count, late))
@@ -313,6 +315,6 @@ def _run(
     costs: MeasuredCosts | None = None,
 ) -> SpeculationRun:
     """Run with events at a part of the rate that instances can do."""
-    able = Setting(disorder, scale.size, scale.slide, count, 1.0).able
-    setting = Setting(disorder, scale.size, scale.slide, count, _OFFERED * able)
+    able = RunSetting(disorder, scale.size, scale.slide, count, 1.0).able
+    setting = RunSetting(disorder, scale.size, scale.slide, count, _OFFERED * able)
     return VirtualHost(setting, stream, costs=costs).drive()

@@ -39,7 +39,7 @@ from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bind.query import bind
-from outpace.studies.speculation_runs import LOAD_S, Setting, SpeculationRun
+from outpace.studies.speculation_runs import LOAD_S, RunSetting, SpeculationRun
 from outpace.studies.speculation_stream import APART, loads_of, sequence_query
 
 
@@ -73,7 +73,7 @@ class BlackBoxHost:
         The events, in the order in which they come.
     """
 
-    def __init__(self, setting: Setting, stream: pa.Table) -> None:
+    def __init__(self, setting: RunSetting, stream: pa.Table) -> None:
         schema = stream.schema
         query = setting.query
         inner = sequence_query(setting.size, setting.slide, setting.instances)

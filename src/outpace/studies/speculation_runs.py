@@ -93,7 +93,7 @@ class MeasuredCosts:
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunSetting:
     """What runs, and how events come.
 
     Parameters
@@ -211,7 +211,7 @@ class VirtualHost:
 
     def __init__(
         self,
-        setting: Setting,
+        setting: RunSetting,
         stream: pa.Table,
         *,
         keeps: bool = False,

@@ -21,7 +21,7 @@ from outpace.studies.speculation import (
 )
 from outpace.studies.speculation_black_box import BlackBoxHost
 from outpace.studies.speculation_figures import FACTORS, INTERVALS, TICKS
-from outpace.studies.speculation_runs import LOAD_S, MeasuredCosts, Setting, VirtualHost
+from outpace.studies.speculation_runs import LOAD_S, MeasuredCosts, RunSetting, VirtualHost
 from outpace.studies.speculation_stream import (
     APART,
     PAPER_RAMP,
@@ -71,7 +71,7 @@ class EqualCosts(MeasuredCosts):
 def test_a_run_gives_what_the_query_gives(instances, alpha, every):
     stream = stream_of(300, RAMP)
     disorder = op.Speculative(600, alpha=alpha, checkpoints=every)
-    setting = Setting(disorder, SIZE, SLIDE, instances, 700.0)
+    setting = RunSetting(disorder, SIZE, SLIDE, instances, 700.0)
     run = VirtualHost(setting, stream, keeps=True, costs=EqualCosts()).drive()
     current, confirmed = Counter(), 0
     for row in pa.concat_tables(run.matches).to_pylist():
@@ -89,7 +89,7 @@ def test_a_run_gives_what_the_query_gives(instances, alpha, every):
 
 
 def test_without_speculation_nothing_goes_back():
-    setting = Setting(op.MPKSlack(), SIZE, SLIDE, 2, 3000.0)
+    setting = RunSetting(op.MPKSlack(), SIZE, SLIDE, 2, 3000.0)
     run = VirtualHost(setting, stream_of(300, RAMP)).drive()
     assert run.corrections == run.marks == run.retracted == 0
     assert run.late > 0, "as K grows only with those that are late"
@@ -98,7 +98,7 @@ def test_without_speculation_nothing_goes_back():
 
 def test_the_black_box_saves_before_each_event_and_is_right():
     stream = stream_of(60, DelayRamp(begin=100, end=500, every=100))
-    setting = Setting(op.Speculative(600, alpha=0.0), 30, 10, 2, 1e5)
+    setting = RunSetting(op.Speculative(600, alpha=0.0), 30, 10, 2, 1e5)
     run = BlackBoxHost(setting, stream).drive()
     assert run.given == op.match(stream, sequence_query(30, 10, 1)).num_rows
     assert run.corrections > 0
