@@ -266,7 +266,8 @@ class Front(Stateful):
         late, correcting = released.late, released.correcting
         if late is not None:
             if self._spec.horizon is not None:
-                late, correcting = self._parted(late, before - self._spec.horizon)
+                met = before if released.met is None else released.met
+                late, correcting = self._parted(late, met - self._spec.horizon)
             source = message.source if isinstance(message, EventsArrived) else None
             self._count_late(late, source)
         aside = [(Aside.LATE, late), (Aside.INVALID, released.invalid)]
@@ -277,6 +278,8 @@ class Front(Stateful):
         ]
         if correcting is not None and correcting.num_rows:
             self._corrected += correcting.num_rows
+            if self._retained is not None and not self._retained.begun:
+                said.append(self._mark(self._retained))
             back, rows = self._go_back(correcting, released.rows)
             said.append(back)
             if self._schedule is not None and (fresh := released.rows.num_rows):
@@ -318,10 +321,10 @@ class Front(Stateful):
             rows = rows.take(np.argsort(source, kind="stable"))
         return order.without_ties(sorted_run(rows, order.ticks(rows)))
 
-    def _parted(self, late: pa.Table, border: int) -> tuple[pa.Table, pa.Table]:
+    def _parted(self, late: pa.Table, border: int | Integers) -> tuple[pa.Table, pa.Table]:
         """Return the late events that are too late, and those that correct what came out.
 
-        The border is that from before the piece, so a piece is as good as its events one by one.
+        The border is that which each met, so a piece is as good as its events one by one.
         """
         assert self._spec.disorder is not None
         over = as_integers(late.column(self._spec.disorder.time)) < border
@@ -361,6 +364,11 @@ class Front(Stateful):
             counters, late = self.waits.counters(self._order), sum(self._late.values())
             return replace(counters, late=late, corrected=self._corrected)
         return replace(self.waits.counters(self._order, source), late=self._late.get(source, 0))
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether events that were taken are lost."""
+        return self._lost
 
     def check(self) -> None:
         """Refuse to go on where events that were taken are lost."""

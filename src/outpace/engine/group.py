@@ -173,22 +173,27 @@ class GroupOperator(Stateful):
         if isinstance(stimulus, EventsArrived) and self._orders:
             rows = self._shared.added(stimulus.rows)
             shared = replace(stimulus, rows=self._ids.give(rows, stimulus.source))
-        before = [one.order.snapshot() for one in self._orders]
+        orders = [one.order.snapshot() for one in self._orders]
+        alone = {name: one.snapshot() for name, one in self._alone.items()}
+        failed, given = dict(self.failed), GroupStep()
         try:
             released = [one.release(shared) for one in self._orders]
+            for name, operator in self._alone.items():
+                if name not in self.failed:
+                    together = self._spec.together
+                    with noted(operator.spec.query, self.failed, together=together, by=operator):
+                        given.take(name, operator.step(stimulus))
         except BaseException:
-            for one, was in zip(self._orders, before, strict=True):
+            for one, was in zip(self._orders, orders, strict=True):
                 one.order = was
+            for name, before in alone.items():
+                self._alone[name].become(before)
+            self.failed = failed
             raise
         self._lost = True
         ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
-        given = GroupStep()
         for order, links in zip(self._orders, released, strict=True):
             order.pass_on(links, given, self.failed, ended=ended)
-        for name, operator in self._alone.items():
-            if name not in self.failed:
-                with noted(operator.spec.query, self.failed, together=self._spec.together):
-                    given.take(name, operator.step(stimulus))
         if isinstance(stimulus, EventsArrived):
             self._ids.accept(stimulus.source, stimulus.rows)
             self._late = self._late + Counter({stimulus.source: given.count(Aside.LATE)})

@@ -69,6 +69,8 @@ class WholeOperator(Stateful):
         self.instance = Instance(spec)
         #: What came out within the horizon, where late events correct it.
         self._history = MatchHistory[None](spec.bound.output) if spec.corrects else None
+        #: Whether the front took what happened last.
+        self._delivers = True
         #: What became of matches since the operator was made.
         self._changes = ChangeCounters()
 
@@ -78,7 +80,10 @@ class WholeOperator(Stateful):
         answers: list[Answer] = []
         begun, certain = self.instance.begun, int(NO_TIME)
         try:
-            for message in self.front.step(stimulus):
+            self._delivers = False
+            moves = self.front.step(stimulus)
+            self._delivers = True
+            for message in moves:
                 match message:
                     case SetAside():
                         aside.append(message)
@@ -100,6 +105,11 @@ class WholeOperator(Stateful):
             if answers or self.instance.begun != begun:
                 self.front.step(DeliveryFailed())
             raise
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the front refused what happened last, of which nothing was taken then."""
+        return not self._delivers and not self.front.has_lost
 
     @property
     def changes(self) -> ChangeCounters:

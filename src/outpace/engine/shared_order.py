@@ -357,16 +357,20 @@ class SharedOrder(Stateful):
 
 
 @contextmanager
-def noted(query: Query, failed: Failures, *, together: bool) -> Iterator[None]:
+def noted(
+    query: Query, failed: Failures, *, together: bool, by: WholeOperator | None = None
+) -> Iterator[None]:
     """Note the error of a query, which is its own, in place of raising it.
 
-    A lack of memory is nobody's own, and where all end together no error is.
+    A lack of memory is nobody's own, and where all end together no error is. Nor is one after which
+    the operator has taken nothing: it refuses the rows.
     """
     try:
         with told_of(query):
             yield
     except Exception as error:
-        if together or isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError):
+        memory = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
+        if together or memory or (by is not None and by.refuses):
             raise
         failed[query.name] = error
 

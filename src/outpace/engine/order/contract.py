@@ -40,6 +40,8 @@ class ReleasedEvents:
     correcting
         Those that belong before events that went on early, and correct what came of these; None
         where none does.
+    met
+        The watermark that each of the late ones met; None where it is that before the piece.
     """
 
     rows: pa.Table | RearrangedRows
@@ -47,6 +49,7 @@ class ReleasedEvents:
     late: pa.Table | None = None
     invalid: pa.Table | None = None
     correcting: pa.Table | None = None
+    met: Integers | None = None
 
     @staticmethod
     def joined(given: Sequence[ReleasedEvents]) -> ReleasedEvents:

@@ -148,7 +148,7 @@ class Reorderer(Order):
         DataError
             An event is invalid, and such are not to be set aside.
         """
-        clock, usable, late, invalid = self._admit(events)
+        clock, usable, late, invalid, met = self._admit(events)
         ticks = self._order.ticks(usable)
         if self._useful is not None and not (used := self._useful.used(usable)).all():
             usable, ticks = usable.filter(pa.array(used)), ticks[used]
@@ -157,12 +157,15 @@ class Reorderer(Order):
         self._clock = clock
         if clock.rule is None and len(ticks):
             self._seen = max(self._seen, int(ticks.max()) // self._order.in_ticks(1))
-        return ReleasedEvents(ready, clock.watermark, late, invalid)
+        return ReleasedEvents(ready, clock.watermark, late, invalid, met=met)
 
     def _admit(
         self, events: EventsArrived
-    ) -> tuple[Clock, pa.Table, pa.Table | None, pa.Table | None]:
-        """Return a clock that has seen events, those that take part, the late and the invalid."""
+    ) -> tuple[Clock, pa.Table, pa.Table | None, pa.Table | None, Integers]:
+        """Return a clock that has seen events, those that take part, the late and the invalid.
+
+        And the watermark that each of the late ones met.
+        """
         rows = events.rows
         known = ~invalid_times(rows.column(self._time))
         usable = rows if known.all() else rows.filter(pa.array(known))
@@ -179,7 +182,7 @@ class Reorderer(Order):
                 usable = self._passed(usable, behind, met)
             else:
                 usable = usable.filter(pa.array(~behind))
-        return clock, usable, late, invalid
+        return clock, usable, late, invalid, met[behind]
 
     @property
     def order_columns(self) -> tuple[str, ...]:

@@ -150,7 +150,7 @@ class SpeculativeOrder(Reorderer):
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events; after an error nothing is taken."""
-        clock, rows, late, invalid = self._admit(events)
+        clock, rows, late, invalid, _ = self._admit(events)
         times = as_integers(one_array(rows.column(self._time)))
         greatest = max(self._greatest, int(times.max(initial=NO_TIME)))
         factor = self._factor if events.busy is None else self._factor.follow(events.busy)

@@ -47,7 +47,7 @@ class SentRows:
     """
 
     def __init__(self) -> None:
-        self._mark = -1
+        self._mark, self._oldest = -1, 0
         self._sent: list[_SentPiece] = []
         #: What was sent behind the mark that the instance went back to last.
         self._recalled: list[_SentPiece] = []
@@ -60,8 +60,10 @@ class SentRows:
             self._mark = mark
         if standing.mark is not None:
             self._mark = standing.mark
-        self._sent = [one for one in self._sent if one.mark >= standing.oldest]
-        self._recalled = [one for one in self._recalled if one.mark >= standing.oldest]
+        if standing.oldest != self._oldest:
+            self._oldest = standing.oldest
+            self._sent = [one for one in self._sent if one.mark >= self._oldest]
+            self._recalled = [one for one in self._recalled if one.mark >= self._oldest]
 
     def known(self, ids: Integers) -> Booleans:
         """Say which events the instance has."""

@@ -89,9 +89,15 @@ class RetainedEvents(Stateful, Generic[Mark]):
 
     def uncertain(self, certain: int) -> int:
         """Count the rows that went on and do not lie before a time."""
-        tables = [rows for stretch in self._stretches for rows in stretch.rows]
-        times = [as_integers(rows.column(self._time)) for rows in tables]
-        return sum(len(one) - int(np.searchsorted(one, certain)) for one in times)
+        count: int = 0
+        for stretch in reversed(self._stretches):
+            for rows in reversed(stretch.rows):
+                times = as_integers(rows.column(self._time))
+                before = int(np.searchsorted(times, certain))
+                count += int(rows.num_rows) - before
+                if before:
+                    return count
+        return count
 
     @property
     def begun(self) -> bool:

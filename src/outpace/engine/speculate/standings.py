@@ -61,12 +61,13 @@ class Standings(Stateful):
         self._next = [replace(standing, mark=number) for standing in self._next]
 
     def go_back(self, number: int) -> None:
-        """Let all go back to a mark; what was sent since is of no use."""
+        """Let all go back to a mark, and set it again; what was sent since is of no use.
+
+        Who had no delivery since has not set it yet, as it had not changed.
+        """
         for instance, standing in enumerate(self._next):
             first = number if standing.back_to is None else min(standing.back_to, number)
-            due = standing.mark is not None and standing.mark <= number
-            mark = standing.mark if due else None
-            self._next[instance] = replace(standing, back_to=first, mark=mark)
+            self._next[instance] = replace(standing, back_to=first, mark=number)
         self._sent = [
             deque(None if one is not None and one >= number else one for one in sent)
             for sent in self._sent

@@ -28,6 +28,14 @@ def test_of_several_marks_to_go_back_to_the_first_counts() -> None:
     assert not standings.goes_back(0)
 
 
+def test_who_was_idle_at_a_mark_sets_it_when_it_goes_back_there() -> None:
+    standings = Standings(1)
+    standings.set_mark(1)
+    standings.set_mark(2)
+    standings.go_back(1)
+    assert standings.send(0, bound=9, oldest=0, newest=1) == Standing(9, back_to=1, mark=1)
+
+
 def test_answers_to_what_was_sent_since_a_mark_are_of_no_use() -> None:
     standings = Standings(1)
     for newest in (0, 1, 1, 2):

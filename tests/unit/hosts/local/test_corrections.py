@@ -191,3 +191,19 @@ def test_a_saved_history_is_as_small_as_its_rows() -> None:
     for time in range(1000):
         stream.push(rows((time, time % 7)))
     assert len(stream.state()) < 100_000
+
+
+@pytest.mark.parametrize("cut", [1, 2, 8])
+def test_what_is_too_late_by_arrival_does_not_depend_on_the_cut(cut: int) -> None:
+    times = [1, 2, 100, 5, 101, 300, 280, 299]
+    late = op.KSlack(2, late="correct", horizon=10, arrival="at")
+    query = op.Query("pairs").order_by("ts").pattern("A B").measures(a="A.ts", b="B.ts")
+    stream, current = op.open(query.disorder(late)), Counter[tuple[int, int]]()
+    found = [
+        stream.push({"ts": times[low : low + cut], "at": [*range(low, low + cut)]})
+        for low in range(0, 8, cut)
+    ]
+    for row in pa.concat_tables([*found, stream.finish()]).to_pylist():
+        current[row["a"], row["b"]] += row["diff"]
+    assert sorted(+current) == [(1, 2), (100, 101), (299, 300)]
+    assert stream.order.late == 2

@@ -150,7 +150,7 @@ def test_a_query_that_fails_on_a_match_is_over_and_the_others_go_on(
     assert group.failed == {}
     found = group.push(rows((1, 1), (2, 2), (9, 0)))
     assert {name: table.num_rows for name, table in found.items()} == {"right": 1}
-    assert list(group.failed) == list(group.timed_out | group.failed)[-2:] == ["wrong", "own"]
+    assert list(group.failed) == list(group.timed_out | group.failed)[-2:] == ["own", "wrong"]
     assert "query 'wrong'" in str(group.failed["wrong"])
     assert {record.levelname for record in caplog.records} == {"ERROR"}
     # That stays so when the group is saved, and is over when it goes back.
@@ -307,3 +307,16 @@ def test_rows_that_timed_out_have_the_numbers_that_they_have_alone() -> None:
     group.push(table)
     alone.push(table)
     assert group.timed_out["q"].to_pylist() == alone.timed_out.to_pylist() != []
+
+
+def test_rows_that_a_query_in_order_refuses_are_taken_by_none() -> None:
+    plain = op.Query("plain").order_by("ts").pattern("A").measures(at="A.ts")
+    waits = replace(plain, name="waits").disorder(op.KSlack(10))
+    stream = op.open(op.group(plain, waits))
+    stream.push({"ts": [1, 5]})
+    with pytest.raises(op.DataError) as caught:
+        stream.push({"ts": [3]})
+    assert caught.value.where == "query 'plain'"
+    assert not stream.failed
+    assert stream.push({"ts": [20]})["plain"]["at"].to_pylist() == [20]
+    assert stream.finish()["waits"]["at"].to_pylist() == [20]
