@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from outpace.engine.group_table import joined_rows, joined_schema
 from pyspark.sql import DataFrame
 from support.streamed import END, kinds
 
 import outpace as op
+from outpace.engine.group_spec import joined_rows, joined_schema
 from outpace.pattern.query import Query
 
 #: How far events of the disordered stream change places, in units of time.

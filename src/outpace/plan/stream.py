@@ -90,7 +90,7 @@ class StreamPlan(Crossing):
     def output(self) -> pa.Schema:
         """The columns of what comes out."""
         operator = self.stages[0].operator
-        return operator.output if isinstance(operator, GroupSpec) else operator.bound.output
+        return operator.output
 
     @property
     def timed_out(self) -> pa.Schema:

@@ -20,6 +20,7 @@ from support.strategies import disorders
 import outpace as op
 from outpace.engine.order.choose import ORDERS
 from outpace.engine.order.contract import OrderCounters
+from outpace.hosts.local import opened
 from outpace.hosts.local import stream as stream_module
 from outpace.ingest.source import Source
 from outpace.pattern.bind.disorder import bind_disorder
@@ -83,7 +84,8 @@ def test_it_is_asked_again_when_the_clock_has_come_to_its_time(
     patient: op.Query, sources: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [5 * SECOND]
-    monkeypatch.setattr(stream_module, "clock_time", lambda: clock[0])
+    for module in (stream_module, opened):
+        monkeypatch.setattr(module, "clock_time", lambda: clock[0])
     first, second = (None, None) if sources is None else ("a", "b")
     stream = op.open(patient, sources=sources, record=tmp_path / "run")
     assert stream.timer is None

@@ -470,7 +470,8 @@ def test_rows_of_several_sources_come_in_one_push():
 
 def test_a_stream_tells_who_is_silent_and_replays_it(tmp_path, monkeypatch):
     now = [0]
-    monkeypatch.setattr("outpace.hosts.local.stream.clock_time", lambda: now[0])
+    for module in ("stream", "opened"):
+        monkeypatch.setattr(f"outpace.hosts.local.{module}.clock_time", lambda: now[0])
     query = op.Query("q").order_by("ts").pattern("A").measures(at="A.ts")
     query = query.disorder(op.InOrder(patience="2 s", late="side"))
     stream = op.open(query, sources=["a", "b"], record=tmp_path / "run")

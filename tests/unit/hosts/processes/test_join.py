@@ -97,7 +97,6 @@ def test_late_and_invalid_rows_are_told_and_counted_by_side():
         (3, {}, "a join has two sources"),
         (2, {"time": "v"}, "ordered by their time"),
         (2, {"on": "b"}, "unknown column 'b'"),
-        (2, {"disorder": op.KSlack(1, late="correct", horizon=9)}, "corrects nothing"),
         (2, {"clocks": True}, "clocks are compared"),
     ],
 )
