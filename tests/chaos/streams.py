@@ -102,4 +102,4 @@ def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:
 def _together(found: dict[str, pa.Table]) -> pa.Table:
     """Return what queries find as the stream on Spark has it."""
     columns = joined_schema({name: table.schema for name, table in found.items()})
-    return pa.concat_tables(joined_rows(name, table, columns) for name, table in found.items())
+    return joined_rows(found, columns)
