@@ -91,7 +91,7 @@ class Back(Stateful):
         #: What came out within the horizon, where late events correct it, and backs as they stood.
         self._history = MatchHistory[Back](spec.bound.output) if spec.corrects else None
         self._certain, self._oldest = int(NO_TIME), 0
-        #: Whether more follows of what is delivered once more.
+        #: Whether more blocks of the same step follow.
         self._again = False
         #: What each instance promised last: who has not answered has no windows, and no time.
         self._horizons = [ENDED] * count

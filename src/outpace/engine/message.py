@@ -231,7 +231,7 @@ class Routed:
     certain
         Nothing that comes changes what lies before this time; NO_TIME where nobody knows.
     again
-        Whether more follows of what is delivered once more.
+        Whether more blocks of the same step follow.
     """
 
     arrived: int

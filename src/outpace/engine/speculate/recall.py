@@ -2,7 +2,8 @@
 
 Who sends and who receives follow the same rule, from deliveries alone: they know rows by the ids of
 their events, and what was delivered since the mark that an instance goes back to can be recalled.
-So of a row that the instance has only the id travels.
+So of a row that the instance has only the id travels. It is so with windows alone: without, all
+instances read all events.
 
 Memory: for who receives the rows within the horizon that it was sent, and those once more that it
 went back behind; for who sends their ids.
