@@ -65,7 +65,7 @@ class CellInput:
         of its own. A timer that is due comes before all events, but behind them where it tells who
         is silent: those that speak in the batch are not.
         """
-        self._front.waits.forget()
+        self._front.intake.waits.forget()
         timer = self._front.timer
         fired = [TimerFired(now)] if timer is not None and timer <= now else []
         pieces = self._pieces(cells, now) if cells or not fired else []
@@ -140,8 +140,8 @@ class CellInput:
             slack=counters.order.slack,
             silent=counters.order.silent,
             unawaited=counters.order.unawaited - unawaited,
-            waited=min(self._front.waits.waited, _LONGEST),
-            longest_wait=self._front.waits.longest,
+            waited=min(self._front.intake.waits.waited, _LONGEST),
+            longest_wait=self._front.intake.waits.longest,
             keys=counters.partitions,
         )
 
@@ -168,7 +168,9 @@ class CellInput:
     def _watermark(self, source: int) -> int:
         """Return the time before which an event of a source is late."""
         assert isinstance(self._front, Front)
-        return self._front.watermark_of(None if self._sources is None else self._sources[source])
+        return self._front.intake.watermark_of(
+            None if self._sources is None else self._sources[source]
+        )
 
     def _read(self, cell: Cell) -> pa.Table:
         columns = read_block(pa.py_buffer(cell.block), self._schema)

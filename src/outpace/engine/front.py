@@ -8,7 +8,6 @@ parts. Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Final
@@ -18,35 +17,25 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, no_events
+from outpace.engine.intake import Intake
 from outpace.engine.message import (
     NO_SPLIT,
-    Aside,
-    ClockExchange,
     Deliver,
     Delivered,
     DeliveryFailed,
-    EventsArrived,
     MarkSet,
     Move,
     Reply,
     Routed,
-    SetAside,
     SourceEnded,
     Stimulus,
-    TimerFired,
-    TimeTold,
     WentBack,
 )
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.order.choose import make_order
-from outpace.engine.order.contract import Order, OrderCounters, ReleasedEvents
-from outpace.engine.order.drift import ClockReading
-from outpace.engine.order.identify import EventIds
-from outpace.engine.order.in_order import OrderedInput
+from outpace.engine.order.contract import OrderCounters, ReleasedEvents
 from outpace.engine.order.runs import sorted_run
 from outpace.engine.order.speculative import SpeculativeOrder
 from outpace.engine.order.total import TotalOrder
-from outpace.engine.order.waits import Waits
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
@@ -61,11 +50,7 @@ from outpace.engine.state import State, integer, require
 from outpace.errors import (
     DataError,
     StateError,
-    missing_column,
-    other_type,
 )
-from outpace.pattern.bind.disorder import SOURCE, bind_disorder
-from outpace.pattern.disorder import Punctuation
 from outpace.pattern.schedulers import Scheduler
 
 #: A time behind all others.
@@ -120,7 +105,7 @@ class Front(Stateful):
     """
 
     CHANGED = (
-        *("_order", "_ids", "_numbers", "_splitter", "_schedule", "_unanswered", "_loads", "waits"),
+        *("intake", "_numbers", "_splitter", "_schedule", "_unanswered", "_loads"),
         *("_retained", "_standings"),
     )
 
@@ -133,8 +118,7 @@ class Front(Stateful):
         self._spec, self._place = spec, place
         self._block_size = block_size
         bound, windows = spec.bound, spec.windows
-        self._ids = EventIds(spec.sources if spec.identified else None, place)
-        self._order: Order = _make_order(spec)
+        self.intake = Intake(spec, place)
         self._numbers = EventNumbers(bound.schema, bound.partition_by, spec.time)
         self._splitter: Splitter | None = None if windows is None else make_splitter(windows)
         self._schedule: Schedule | None = None
@@ -151,13 +135,8 @@ class Front(Stateful):
             every = dict(spec.disorder.settings).get("checkpoints")
             self._retained = RetainedEvents(spec.events, spec.disorder.time, every)
         self._standings = Standings(len(self._loads))
-        #: How many events came late, by source.
-        self._late: Counter[str | None] = Counter()
-        #: How many came late and corrected what had come out, how often they made it go back, and
-        #: how many events went on once more.
-        self._corrected = self.rollbacks = self.replayed = 0
-        #: How long events wait for their turn; nobody counts it where all come in order.
-        self.waits = Waits(len(spec.sources or ()))
+        #: How often late events made it go back, and how many events went on once more.
+        self.rollbacks = self.replayed = 0
         self._nothing = spec.events.empty_table()
         self._no_events = no_events(spec.events)
         self._ended = False
@@ -165,8 +144,6 @@ class Front(Stateful):
         self._untaken: bool | None = None
         #: Whether events left the order, or windows opened, and nobody has taken them yet.
         self._lost = False
-        #: Whether the events are the matches of another stream, which tells the time.
-        self._follows = False
 
     @property
     def arrived(self) -> int:
@@ -176,17 +153,13 @@ class Front(Stateful):
     @property
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
-        return self._order.watermark
+        return self.intake.order.watermark
 
     @property
     def certain(self) -> int:
         """Nothing that comes changes what lies before this time; NO_TIME while it is not known."""
-        certain = self._order.certain
+        certain = self.intake.order.certain
         return certain if certain == NO_TIME else certain - (self._spec.horizon or 0)
-
-    def watermark_of(self, source: str | None) -> int:
-        """Return the time before which an event of a source, or of the only one, is late."""
-        return self.watermark if source is None else self._order.watermark_of(source)
 
     def counters(self) -> FrontCounters:
         """Return what there was, and what waits; it takes a look at all that is open."""
@@ -195,7 +168,7 @@ class Front(Stateful):
             self.arrived if self._schedule is None else self._schedule.events_sent,
             0 if self._splitter is None else self._splitter.open_windows,
             self._numbers.partitions,
-            self.order_counters(),
+            self.intake.counters(),
             tuple(self._unanswered),
             tuple(self._loads),
         )
@@ -236,48 +209,23 @@ class Front(Stateful):
     @property
     def _only_looks(self) -> bool:
         """Whether nothing changes before an answer has come."""
-        return self._splitter is None and isinstance(self._order, OrderedInput)
+        return self._splitter is None and self.intake.in_order
 
     def _take(self, message: Stimulus) -> list[Move]:
         if self._ended:
             raise DataError("the matcher is finished", hint="open a new one for more input")
         if self._retained is not None:
             self._retained.forget(self.certain)
-            if isinstance(self._order, SpeculativeOrder) and self._order.memory is not None:
-                kept = self._retained.uncertain(self.certain)
-                self._order.room = max(0, self._order.memory - kept)
-        self._untaken, before = None, self.watermark
-        self.waits.begin(self._order)
-        match message:
-            case EventsArrived():
-                released = self._arrive(message)
-            case TimeTold():
-                released = self._order.tell(message.watermark, message.source, message.arrival)
-            case TimerFired():
-                released = self._order.fire(message.at)
-            case SourceEnded():
-                released = self._order.finish(message.source)
-            case ClockExchange():
-                released = self._order.compare_clocks(message)
-        self._lost = not isinstance(self._order, OrderedInput)
+            order = self.intake.order
+            if isinstance(order, SpeculativeOrder) and order.memory is not None:
+                order.room = max(0, order.memory - self._retained.uncertain(self.certain))
+        self._untaken = None
+        released = self.intake.take(message)
+        self._lost = not self.intake.in_order
         ended = isinstance(message, SourceEnded) and message.source is None
-        if self._lost:
-            self.waits.note(self._order, released.rows.num_rows, last=ended)
-        late, correcting = released.late, released.correcting
-        if late is not None:
-            if self._spec.horizon is not None:
-                met = before if released.met is None else released.met
-                late, correcting = self._parted(late, met - self._spec.horizon)
-            source = message.source if isinstance(message, EventsArrived) else None
-            self._count_late(late, source)
-        aside = [(Aside.LATE, late), (Aside.INVALID, released.invalid)]
-        said: list[Move] = [
-            SetAside(kind, self._shown(rows))
-            for kind, rows in aside
-            if rows is not None and rows.num_rows
-        ]
+        said: list[Move] = [*self.intake.aside(released)]
+        correcting = released.correcting
         if correcting is not None and correcting.num_rows:
-            self._corrected += correcting.num_rows
             if self._retained is not None and not self._retained.begun:
                 said.append(self._mark(self._retained))
             back, rows = self._go_back(correcting, released.rows)
@@ -321,49 +269,10 @@ class Front(Stateful):
             rows = rows.take(np.argsort(source, kind="stable"))
         return order.without_ties(sorted_run(rows, order.ticks(rows)))
 
-    def _parted(self, late: pa.Table, border: int | Integers) -> tuple[pa.Table, pa.Table]:
-        """Return the late events that are too late, and those that correct what came out.
-
-        The border is that which each met, so a piece is as good as its events one by one.
-        """
-        assert self._spec.disorder is not None
-        over = as_integers(late.column(self._spec.disorder.time)) < border
-        return late.filter(pa.array(over)), late.filter(pa.array(~over))
-
     @property
     def timer(self) -> int | None:
         """When `TimerFired` is due; None where never. A host asks after each step and `restore`."""
-        return None if self._ended else self._order.timer
-
-    @property
-    def holding(self) -> str | None:
-        """The source that the others wait for; None where there is one, or all have finished."""
-        return self._order.holding
-
-    def clock_of(self, source: str) -> ClockReading | None:
-        """Return what is known of the clock of a source; None where nothing is."""
-        return self._order.clock_of(source)
-
-    def wants(self, source: str) -> bool:
-        """Say whether a source may go on; one that is too far ahead of the others must wait."""
-        return self._order.wants(source)
-
-    @property
-    def alpha(self) -> float:
-        """The part of K that events wait."""
-        return self._order.alpha
-
-    @property
-    def times_full(self) -> int:
-        """How often events had to wait longer than that, as there was no room for them."""
-        return self._order.times_full
-
-    def order_counters(self, source: str | None = None) -> OrderCounters:
-        """Return how it goes with the order of all events, or of those of a source."""
-        if source is None or self._spec.sources is None:
-            counters, late = self.waits.counters(self._order), sum(self._late.values())
-            return replace(counters, late=late, corrected=self._corrected)
-        return replace(self.waits.counters(self._order, source), late=self._late.get(source, 0))
+        return None if self._ended else self.intake.timer
 
     @property
     def has_lost(self) -> bool:
@@ -375,30 +284,17 @@ class Front(Stateful):
         if self._lost:
             raise DataError("an earlier push failed", hint="resume the query from a saved state")
 
-    def _count_late(self, rows: pa.Table, source: str | None) -> None:
-        """Count late events by source, where somebody says who sent them."""
-        counts = Counter({source: rows.num_rows})
-        if source is None and self._spec.sources is not None and SOURCE in rows.column_names:
-            counts = Counter(rows.column(SOURCE).cast(pa.string()).to_pylist())
-        self._late = Counter(self._late) + counts
-
     def state(self) -> State:
         """Return all that is kept, for `restore`; where late events correct, of the whole operator.
 
         Parts that are apart go back to marks which are no more after a restart.
         """
         assert self._retained is None or self._schedule is None
-        parts = {"order": self._order.state(), **self.mark_state().parts}
-        if self._spec.identified:
-            parts["ids"] = self._ids.state()
+        parts = {"intake": self.intake.state(), **self.mark_state().parts}
         if self._retained is not None and self.base is not None:
             parts["retained"] = self._retained.state()
             parts["base"] = self.base.mark_state()
-        numbers: dict[str, object] = {
-            "ended": self._ended,
-            "follows": self._follows,
-            "order": self._ordering,
-        }
+        numbers: dict[str, object] = {"ended": self._ended}
         if self._schedule is not None:
             numbers["scheduler"] = _name_of(self._scheduler)
             numbers["loads"], numbers["unanswered"] = self._loads, self._unanswered
@@ -410,27 +306,11 @@ class Front(Stateful):
         fresh._read(state)
         self.become(fresh)
 
-    @property
-    def _ordering(self) -> str:
-        """How events are brought into order, with all settings."""
-        disorder = self._spec.disorder
-        return self._order.kind if disorder is None else f"{self._order.kind} {disorder.given}"
-
     def _read(self, state: State) -> None:
         ended = state.numbers.get("ended")
         require(isinstance(ended, bool), "nobody knows whether it has ended")
         self._ended = bool(ended)
-        if state.numbers.get("follows") is True:
-            self._follow()
-        if (saved := state.numbers.get("order")) != self._ordering:
-            raise StateError(
-                "the saved state belongs to a stream that was brought into order in another way",
-                detail=f"saved by {saved}, now {self._ordering}",
-                hint="go on with the disorder that it was started with, or start from the input",
-            )
-        self._order.restore(state.part("order"))
-        if self._spec.identified:
-            self._ids.restore(state.part("ids"))
+        self.intake.restore(state.part("intake"))
         if self._schedule is not None:
             self._check_scheduler(state)
         self.restore_mark(state)
@@ -504,53 +384,6 @@ class Front(Stateful):
         """How many events of each partition have had their turn, by its number."""
         return self._numbers.taken
 
-    def _arrive(self, message: EventsArrived) -> ReleasedEvents:
-        """Let the order take events, with their ids."""
-        rows, source = self._fitted(message.rows), message.source
-        before = self._order, self._follows
-        spec = self._spec
-        given = spec.disorder is not None or spec.sources is not None or not spec.checked
-        if (message.watermark != NO_TIME or self._follows) and not given:
-            self._check_following(rows)
-        if self._spec.identified and rows.schema.get_field_index(EVENT_ID.name) < 0:
-            rows = self._ids.give(rows, source)
-        try:
-            released = self._order.push(replace(message, rows=rows))
-        except BaseException:
-            self._order, self._follows = before
-            raise
-        if self._spec.identified:
-            self._ids.accept(source, rows)
-        return released
-
-    def _follow(self) -> None:
-        """Take the matches of another stream from now on, whose watermarks tell the time."""
-        bound, before = self._spec.bound, self._order
-        disorder = bind_disorder(self._spec.query.disorder(Punctuation()), bound.schema)
-        self._order = make_order(bound, disorder, self._spec.arriving)
-        self._follows = True
-        if isinstance(before, OrderedInput):
-            self._order.tell(before.latest)
-
-    def _check_following(self, matches: pa.Table) -> None:
-        """Refuse events, matches of another stream or others, before the time that has passed."""
-        order, time = self._order, self._spec.bound.order_by[0]
-        passed = order.latest if isinstance(order, OrderedInput) else order.watermark
-        times = as_integers(matches.column(time).drop_null())
-        if len(times) and times.min() < passed:
-            raise DataError(
-                f"matches of another stream come before rows that were already taken: "
-                f"{time} is {times.min()}, after {passed}",
-                hint="push the matches of one stream, each once and in the order in which they "
-                "came; for several streams open with sources, or use .disorder(op.KSlack(...))",
-            )
-        if not self._follows:
-            self._follow()
-
-    def _shown(self, rows: pa.Table) -> pa.Table:
-        """Return events as they came."""
-        return rows.drop_columns([EVENT_ID.name]) if self._spec.identified else rows
-
     def _blocks(
         self, released: ReleasedEvents, *, ended: bool, again: bool = False
     ) -> Iterator[MarkSet | Deliver | Routed]:
@@ -586,8 +419,7 @@ class Front(Stateful):
                 self._numbers.accept()
         if changes:
             self._lost, self._ended = True, ended
-            if isinstance(self._order, OrderedInput):
-                self._order.accept()
+            self.intake.accept()
         else:
             self._untaken = ended
         if splitter is not None:
@@ -647,8 +479,7 @@ class Front(Stateful):
 
     def _answered(self, message: Delivered) -> None:
         if self._untaken is not None:
-            assert isinstance(self._order, OrderedInput)
-            self._order.accept()
+            self.intake.accept()
             self._numbers.accept()
             self._ended, self._untaken = self._untaken, None
         idle = message.answer.idle, message.answer.seen
@@ -671,31 +502,6 @@ class Front(Stateful):
             over = self._numbers.taken[idle] == seen
             self._numbers.forget(idle[over], restart=True)
 
-    def _fitted(self, rows: pa.Table) -> pa.Table:
-        """Return rows with the columns of the stream, or refuse those that have not all of them.
-
-        Tables may differ in the order of columns, and in what is said beside their types.
-        """
-        spec, schema = self._spec, rows.schema
-        known = spec.arriving if spec.brings_ids else spec.schema
-        if schema.equals(known, check_metadata=True):
-            return rows
-        for field in spec.events if spec.disorder is None else spec.schema:
-            if field == EVENT_ID:
-                continue
-            index = schema.get_field_index(field.name)
-            if index < 0:
-                raise missing_column(field.name, schema.names)
-            found = schema.field(index).type
-            if found != field.type:
-                raise other_type(field.name, found, field.type)
-        # A column that nobody reads may have any type, and is left out.
-        there = [field for field in known if _has(schema, field)]
-        if not there:
-            return rows  # Nothing but their number counts.
-        columns = [rows.column(field.name) for field in there]
-        return pa.Table.from_arrays(columns, schema=pa.schema(there))
-
     def _require_same(self, splitter: Splitter) -> None:
         """Refuse the saved state of a splitter that took other events."""
         numbers, seen, opened = self._numbers, splitter.seen, splitter.opened()
@@ -714,12 +520,6 @@ def _comes_anywhere(error: BaseException) -> bool:
     return isinstance(error, MemoryError | pa.ArrowException) or not isinstance(error, Exception)
 
 
-def _has(schema: pa.Schema, field: pa.Field) -> bool:
-    """Say whether a schema has a column of a name and a type."""
-    index = schema.get_field_index(field.name)
-    return index >= 0 and bool(schema.field(index).type == field.type)
-
-
 def _name_of(scheduler: Scheduler) -> str:
     """Return what tells schedulers apart; those of users count by their names."""
     if is_dataclass(scheduler):
@@ -732,24 +532,3 @@ def _counts(saved: object, size: int) -> list[int]:
     require(isinstance(saved, list) and len(saved) == size, "counts of instances are missing")
     assert isinstance(saved, list)
     return [integer({"count": count}, "count") for count in saved]
-
-
-def _make_order(spec: OperatorSpec) -> Order:
-    if spec.sources is not None or spec.disorder is not None:
-        filters = spec.disorder is not None and spec.disorder.value.filters
-        useful = spec.useful if filters else None
-        return make_order(spec.bound, spec.disorder, spec.arriving, spec.sources, useful)
-    keys = (
-        ()
-        if spec.windows is not None and spec.query.windows is not None
-        else spec.bound.partition_by
-    )
-    tells_time = spec.reach is not None and spec.checked
-    return OrderedInput(
-        spec.bound,
-        spec.arriving,
-        keys,
-        checked=spec.checked,
-        tells_time=tells_time,
-        read=spec.time,
-    )

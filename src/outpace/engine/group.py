@@ -11,11 +11,11 @@ Memory: that of the operators, and of the events that wait for the largest K of 
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 from outpace.engine.front import FrontCounters
 from outpace.engine.group_spec import GroupSpec, GroupStep
+from outpace.engine.intake import JoinedIntakes
 from outpace.engine.message import (
     Aside,
     EventsArrived,
@@ -23,10 +23,6 @@ from outpace.engine.message import (
     Stimulus,
 )
 from outpace.engine.operator import WholeOperator
-from outpace.engine.order.contract import Order, OrderCounters
-from outpace.engine.order.drift import ClockReading
-from outpace.engine.order.identify import EventIds
-from outpace.engine.order.waits import JoinedWaits
 from outpace.engine.shared_order import (
     Failures,
     GroupMember,
@@ -54,7 +50,7 @@ class GroupOperator(Stateful):
         Which one it is, where each of several has events of its own.
     """
 
-    CHANGED = ("_ids", "_orders", "_alone", "failed")
+    CHANGED = ("_orders", "_alone", "failed")
 
     def __init__(self, spec: GroupSpec, place: int = 0) -> None:
         self._spec = spec
@@ -65,9 +61,9 @@ class GroupOperator(Stateful):
         for member in members:
             agreeing.setdefault(member.ordering, []).append(member)
         self._orders = [
-            SharedOrder(one, self._shared, together=spec.together) for one in agreeing.values()
+            SharedOrder(one, self._shared, place, together=spec.together)
+            for one in agreeing.values()
         ]
-        self._ids = EventIds(spec.sources, place)
         self._alone: dict[str, WholeOperator] = {}
         for one in (operator for operator in spec.operators if not _shares(operator.query)):
             with told_of(one.query):
@@ -76,8 +72,8 @@ class GroupOperator(Stateful):
         self._orderings = [
             None if one.disorder is None else one.disorder.given for one in spec.operators
         ]
-        #: How many events came late, by source.
-        self._late: Counter[str | None] = Counter()
+        #: How many events came late.
+        self._late = 0
         self._lost = False
         #: Why queries have failed, by their names: they take no more, and the others go on.
         self.failed: Failures = {}
@@ -105,60 +101,27 @@ class GroupOperator(Stateful):
         return max([*(order.released for order in self._orders), *alone])
 
     @property
-    def waits(self) -> JoinedWaits:
-        """How long events wait for their turn."""
-        alone = (one.front.waits for one in self._alone.values())
-        return JoinedWaits([*(order.waits for order in self._orders), *alone])
+    def intake(self) -> JoinedIntakes:
+        """How the events of all queries come in."""
+        alone = (one.front.intake for one in self._alone.values())
+        return JoinedIntakes([*(order.intake for order in self._orders), *alone])
 
     def counters(self) -> FrontCounters:
         """Return what there was, and what waits."""
         instances = [one.instance for one in self.operators]
         opened = sum(one.open_windows for one in instances)
         keys = max(one.partitions_kept for one in instances)
-        order = self.order_counters()
+        # A late event counts once, whatever the number of orders that it is late for.
+        order = replace(self.intake.counters(), late=self._late)
         return FrontCounters(self.arrived, self.arrived, opened, keys, order, (0,), (0,))
-
-    def order_counters(self, source: str | None = None) -> OrderCounters:
-        """Return how it goes with the order of all events, or of those of a source.
-
-        Where there are several orders, those that wait count in each, and else the greatest counts.
-        """
-        each = [order.waits.counters(order.order, source) for order in self._orders]
-        each += [one.front.order_counters(source) for one in self._alone.values()]
-        alone = source is None or self._spec.sources is None
-        late = sum(self._late.values()) if alone else self._late[source]
-        return replace(OrderCounters.joined(each), late=late)
 
     @property
     def timer(self) -> int | None:
         """When `TimerFired` is due; None where never."""
-        timers = [one.order.timer for one in self._orders]
+        timers = [one.intake.timer for one in self._orders]
         going = (one for name, one in self._alone.items() if name not in self.failed)
         timers += [one.front.timer for one in going]
         return min((one for one in timers if one is not None), default=None)
-
-    @property
-    def holding(self) -> str | None:
-        """The source that others wait for; None where there is one, or all have finished."""
-        found = [one.holding for one in self._source_orders]
-        found += [one.front.holding for one in self._alone.values()]
-        return next((one for one in found if one is not None), None)
-
-    def wants(self, source: str) -> bool:
-        """Say whether a source may go on; one that is too far ahead of the others must wait."""
-        found = [one.wants(source) for one in self._source_orders]
-        return all([*found, *(one.front.wants(source) for one in self._alone.values())])
-
-    def clock_of(self, source: str) -> ClockReading | None:
-        """Return what is known of the clock of a source; None where nothing is."""
-        found = [one.clock_of(source) for one in self._source_orders]
-        found += [one.front.clock_of(source) for one in self._alone.values()]
-        return next((one for one in found if one is not None), None)
-
-    @property
-    def _source_orders(self) -> list[Order]:
-        """The orders that queries share, but for chains, which know no sources."""
-        return [one.order for one in self._orders if isinstance(one.order, Order)]
 
     def step(self, stimulus: Stimulus) -> GroupStep:
         """Take what happened and return what the queries give that have not `failed`.
@@ -171,32 +134,29 @@ class GroupOperator(Stateful):
             raise DataError("an earlier push failed", hint="resume the group from a saved state")
         shared = stimulus
         if isinstance(stimulus, EventsArrived) and self._orders:
-            rows = self._shared.added(stimulus.rows)
-            shared = replace(stimulus, rows=self._ids.give(rows, stimulus.source))
-        orders = [one.order.snapshot() for one in self._orders]
+            shared = replace(stimulus, rows=self._shared.added(stimulus.rows))
+        intakes = [one.intake.snapshot() for one in self._orders]
         alone = {name: one.snapshot() for name, one in self._alone.items()}
         failed, given = dict(self.failed), GroupStep()
         try:
-            released = [one.release(shared) for one in self._orders]
+            released = [one.intake.take(shared) for one in self._orders]
             for name, operator in self._alone.items():
                 if name not in self.failed:
                     together = self._spec.together
                     with noted(operator.spec.query, self.failed, together=together, by=operator):
                         given.take(name, operator.step(stimulus))
         except BaseException:
-            for one, was in zip(self._orders, orders, strict=True):
-                one.order = was
+            for one, was in zip(self._orders, intakes, strict=True):
+                one.intake = was
             for name, before in alone.items():
                 self._alone[name].become(before)
             self.failed = failed
             raise
         self._lost = True
         ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
-        for order, links in zip(self._orders, released, strict=True):
-            order.pass_on(links, given, self.failed, ended=ended)
-        if isinstance(stimulus, EventsArrived):
-            self._ids.accept(stimulus.source, stimulus.rows)
-            self._late = self._late + Counter({stimulus.source: given.count(Aside.LATE)})
+        for order, events in zip(self._orders, released, strict=True):
+            order.pass_on(events, given, self.failed, ended=ended)
+        self._late += given.count(Aside.LATE)
         self._lost = False
         if not given.emits:
             raise next(reversed(self.failed.values()))
@@ -216,7 +176,7 @@ class GroupOperator(Stateful):
             "orders": self._orderings,
             "failed": failed,
         }
-        return State(numbers, parts={"ids": self._ids.state(), **parts})
+        return State(numbers, parts=parts)
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process."""
@@ -237,7 +197,6 @@ class GroupOperator(Stateful):
                     " input",
                 )
         failed = self._failed_before(state.numbers.get("failed"))
-        self._ids.restore(state.part("ids"))
         for number, order in enumerate(self._orders):
             order.restore(state.part(f"order {number}"), failed)
         restore_operators(self._alone, state, failed)

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.event import EVENT_ID
 from outpace.engine.group_spec import GroupStep
+from outpace.engine.intake import Intake
 from outpace.engine.match.bits import (
     BITS,
     BitTask,
@@ -33,22 +33,17 @@ from outpace.engine.match.bits import (
 from outpace.engine.match.output import timed_out_schema
 from outpace.engine.message import (
     Aside,
-    ClockExchange,
     Emit,
     EventsArrived,
     Instruction,
     SetAside,
     SourceEnded,
     Stimulus,
-    TimerFired,
-    TimeTold,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.chain import SlackChain
-from outpace.engine.order.choose import make_order
-from outpace.engine.order.contract import Order, ReleasedEvents
-from outpace.engine.order.waits import Waits
+from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.rows.partition import gather, one_array
 from outpace.engine.rows.rearranged import as_table
 from outpace.engine.snapshot import Stateful
@@ -247,14 +242,16 @@ class SharedOrder(Stateful):
         The queries.
     shared
         Their bits, among those of others.
+    place
+        Which one it is, where each of several has events of its own.
     together
         Whether the error of one query ends all.
     """
 
-    CHANGED = ("order", "operators", "waits")
+    CHANGED = ("intake", "operators")
 
     def __init__(
-        self, members: Sequence[GroupMember], shared: SharedBits, *, together: bool
+        self, members: Sequence[GroupMember], shared: SharedBits, place: int, *, together: bool
     ) -> None:
         self._together = together
         self._places = {one.query.name: shared.places(one.bits) for one in members}
@@ -264,15 +261,12 @@ class SharedOrder(Stateful):
         for member in members:
             by_slack.setdefault(member.disorder["slack"] if slacks else 0, []).append(member)
         self._links = [by_slack[slack] for slack in sorted(by_slack)]
-        schema = pa.schema([*first.whole.schema, *shared.fields, EVENT_ID])
+        whole = first.whole
+        schema = pa.schema([*whole.schema, *shared.fields])
+        spec = replace(whole, schema=schema, given=whole.task)
         chained = [link[0].disorder for link in self._links]
-        bound = first.whole.bound
-        self.order: Order | SlackChain = (
-            SlackChain(bound, chained, schema)
-            if len(chained) > 1
-            else make_order(bound, chained[0], schema, first.whole.sources)
-        )
-        self.waits = Waits(len(first.whole.sources or ()))
+        order = SlackChain(spec.bound, chained, spec.arriving) if len(chained) > 1 else None
+        self.intake = Intake(spec, place, order)
         #: How many events have had their turn, with the last that waits for them.
         self.released = 0
         self.operators = {one.query.name: WholeOperator(one.spec) for one in members}
@@ -291,30 +285,12 @@ class SharedOrder(Stateful):
         )
         return [f"ordered once for {names}, in a chain", *chain]
 
-    def release(self, stimulus: Stimulus) -> list[ReleasedEvents]:
-        """Let the order take what happened; after an error nothing is taken."""
-        self.waits.begin(self.order)
-        match stimulus:
-            case EventsArrived():
-                released = self.order.push(stimulus)
-            case TimeTold():
-                released = self.order.tell(stimulus.watermark, stimulus.source, stimulus.arrival)
-            case TimerFired():
-                released = self.order.fire(stimulus.at)
-            case SourceEnded():
-                released = self.order.finish(stimulus.source)
-            case ClockExchange():
-                assert isinstance(self.order, Order), "sources that have clocks share no chain"
-                released = self.order.compare_clocks(stimulus)
-        return released if isinstance(released, list) else [released]
-
     def pass_on(
-        self, links: list[ReleasedEvents], step: GroupStep, failed: Failures, *, ended: bool
+        self, released: ReleasedEvents, step: GroupStep, failed: Failures, *, ended: bool
     ) -> None:
         """Let the queries take what was released, and note what each gives, or its error."""
-        released = links[-1].rows.num_rows
-        self.released += released
-        self.waits.note(self.order, released, last=ended)
+        self.released += released.rows.num_rows
+        links = released.links or (released,)
         for link, events in zip(self._links, links, strict=True):
             rows = _SharedRows(as_table(events.rows))
             aside = []
@@ -347,12 +323,12 @@ class SharedOrder(Stateful):
     def state(self, failed: Failures) -> State:
         """Return all that is kept, but for queries that failed, for `restore`."""
         return State(
-            {}, parts={"order": self.order.state(), **operator_states(self.operators, failed)}
+            {}, parts={"intake": self.intake.state(), **operator_states(self.operators, failed)}
         )
 
     def restore(self, state: State, failed: Failures) -> None:
         """Go on from what `state` returned."""
-        self.order.restore(state.part("order"))
+        self.intake.restore(state.part("intake"))
         restore_operators(self.operators, state, failed)
 
 

@@ -152,7 +152,7 @@ class WholeStage:
         self.counters = replace(
             arriving.counters(stimuli, aside, late, before),
             **self.part.changes.since(known),
-            early=round(1e6 * (1 - self.part.front.alpha)),
+            early=round(1e6 * (1 - self.part.front.intake.order.alpha)),
             matches=sum(emit.matches.table.num_rows for emit in emits),
             timed_out=sum(emit.timed_out.num_rows for emit in emits),
             kept=instance.rows_kept,

@@ -50,8 +50,8 @@ def test_the_reference_describes_this_version() -> None:
 
 def test_another_version_is_named() -> None:
     newer = bytearray(SAVED)
-    newer[7] = 9
-    with pytest.raises(StateError, match="has version 9, this release reads version 8"):
+    newer[7] = 10
+    with pytest.raises(StateError, match="has version 10, this release reads version 9"):
         State.decode(bytes(newer))
 
 

@@ -62,7 +62,7 @@ def test_a_stage_knows_by_the_bits_of_events_which_of_them_wait_with_ldop():
     waiting, found = [], []
     for piece in (rows.slice(0, 4), rows.slice(4)):
         cells = run_step(stage, plan.packing.pack(piece), 0, 1, 0)
-        waiting.append(stage.part.front.order_counters().buffered)
+        waiting.append(stage.part.front.intake.counters().buffered)
         blocks = [cell.block for cell in cells if cell.kind is CellKind.MATCHES]
         found += [row for block in blocks for row in read_table(block).to_pylist()]
     assert waiting == [2, 0]

@@ -14,23 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived
-from outpace.engine.order.contract import ReleasedEvents
+from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.rules import fixed_slack
 from outpace.engine.rows.rearranged import as_table
-from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, integer
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 
 
-class SlackChain(Stateful):
+class SlackChain(Order):
     """Brings events into order for several queries with different K.
 
     Parameters
@@ -44,11 +42,6 @@ class SlackChain(Stateful):
     """
 
     CHANGED = ("_links",)
-
-    #: It goes by no clock, and knows no sources that could be silent.
-    timer: None = None
-    silent: Final = frozenset[str]()
-    unawaited: Final = 0
 
     def __init__(
         self, bound: BoundQuery, disorders: Sequence[BoundDisorder], schema: pa.Schema
@@ -67,6 +60,11 @@ class SlackChain(Stateful):
         return sum(link.buffered for link in self._links)
 
     @property
+    def watermark(self) -> int:
+        """No later event of the last link has a time before this; NO_TIME while it is not known."""
+        return self._links[-1].watermark
+
+    @property
     def slack(self) -> int:
         """The largest K."""
         return self._slacks[-1]
@@ -81,22 +79,16 @@ class SlackChain(Stateful):
         """What `now` was, at least, when events came that wait at the last link."""
         return self._links[-1].watermark
 
-    def push(self, events: EventsArrived) -> list[ReleasedEvents]:
-        """Take events; return what each link lets go. After an error nothing is taken."""
+    def push(self, events: EventsArrived) -> ReleasedEvents:
+        """Take events; after an error nothing is taken."""
         return self._pass_on(self._links[0].push(events))
 
-    def tell(
-        self, time: int, source: str | None = None, arrival: int = NO_TIME
-    ) -> list[ReleasedEvents]:
+    def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise that no later event has a time before this; there is one source."""
         self._told = max(self._told, time)
         return self._pass_on(self._links[0].tell(time))
 
-    def fire(self, at: int) -> list[ReleasedEvents]:
-        """Take note that the clock of the host has come to a time, which says nothing here."""
-        return self._pass_on(self._links[0].fire(at))
-
-    def finish(self, source: str | None = None) -> list[ReleasedEvents]:
+    def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that no more events come."""
         return self._pass_on(self._links[0].finish(), ended=True)
 
@@ -111,8 +103,8 @@ class SlackChain(Stateful):
         for number, link in enumerate(self._links):
             link.restore(state.part(str(number)))
 
-    def _pass_on(self, released: ReleasedEvents, *, ended: bool = False) -> list[ReleasedEvents]:
-        """Let events that a link lets go, late ones too, wait at the next."""
+    def _pass_on(self, released: ReleasedEvents, *, ended: bool = False) -> ReleasedEvents:
+        """Let events that a link lets go, late ones too, wait at the next; return all of them."""
         found, greatest = [released], self._links[0].greatest
         for link, slack in zip(self._links[1:], self._slacks[1:], strict=True):
             rows = as_table(released.rows)
@@ -127,7 +119,7 @@ class SlackChain(Stateful):
                 rows = pa.concat_tables([as_table(released.rows), as_table(last.rows)])
                 released = ReleasedEvents(rows, last.watermark, released.late)
             found.append(released)
-        return found
+        return replace(released, links=tuple(found))
 
 
 def _checked(disorder: BoundDisorder) -> BoundDisorder:

@@ -10,7 +10,14 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.message import ClockExchange, EventsArrived
+from outpace.engine.message import (
+    ClockExchange,
+    EventsArrived,
+    SourceEnded,
+    Stimulus,
+    TimerFired,
+    TimeTold,
+)
 from outpace.engine.order.drift import ClockReading
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.snapshot import Stateful
@@ -42,6 +49,9 @@ class ReleasedEvents:
         where none does.
     met
         The watermark that each of the late ones met; None where it is that before the piece.
+    links
+        What each of several orders in a chain lets go, of which this is the last; empty where there
+        is one.
     """
 
     rows: pa.Table | RearrangedRows
@@ -50,6 +60,7 @@ class ReleasedEvents:
     invalid: pa.Table | None = None
     correcting: pa.Table | None = None
     met: Integers | None = None
+    links: tuple[ReleasedEvents, ...] = ()
 
     @staticmethod
     def joined(given: Sequence[ReleasedEvents]) -> ReleasedEvents:
@@ -239,6 +250,20 @@ class Order(Stateful, ABC):
         events arrived.
         """
         return self.timer
+
+    def take(self, stimulus: Stimulus) -> ReleasedEvents:
+        """Take what happened; after an error nothing is taken."""
+        match stimulus:
+            case EventsArrived():
+                return self.push(stimulus)
+            case TimeTold():
+                return self.tell(stimulus.watermark, stimulus.source, stimulus.arrival)
+            case TimerFired():
+                return self.fire(stimulus.at)
+            case SourceEnded():
+                return self.finish(stimulus.source)
+            case ClockExchange():
+                return self.compare_clocks(stimulus)
 
     @abstractmethod
     def push(self, events: EventsArrived) -> ReleasedEvents:

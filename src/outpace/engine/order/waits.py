@@ -19,7 +19,6 @@ from typing import Final
 import numpy as np
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.order.chain import SlackChain
 from outpace.engine.order.contract import Order, OrderCounters
 from outpace.engine.snapshot import Stateful
 
@@ -67,9 +66,9 @@ class Waits(Stateful):
         """The longest that an event has waited, maybe one that still does."""
         return max(self._longest, self._now - self._came[0]) if self._came else self._longest
 
-    def counters(self, order: Order | SlackChain, source: str | None = None) -> OrderCounters:
+    def counters(self, order: Order, source: str | None = None) -> OrderCounters:
         """Return how it goes with an order, or with that of a source; others count late events."""
-        if source is None or isinstance(order, SlackChain):
+        if source is None:
             return OrderCounters(
                 order.slack,
                 order.buffered,
@@ -85,14 +84,14 @@ class Waits(Stateful):
             unawaited=order.unawaited_of(source),
         )
 
-    def begin(self, order: Order | SlackChain) -> None:
+    def begin(self, order: Order) -> None:
         """Look at an order before its first step: events may wait in it that were saved."""
         if self._now == NO_TIME and order.now != NO_TIME:
             self._now, self._waiting = order.now, order.buffered
             if self._waiting:
                 self._came.append(order.oldest)
 
-    def note(self, order: Order | SlackChain, events: int, *, last: bool) -> None:
+    def note(self, order: Order, events: int, *, last: bool) -> None:
         """Look at an order after a step that gave so many events their turn."""
         self.events += events
         self._skipped += 1

@@ -169,7 +169,7 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
 
         A row that several queries drop counts as late once.
         """
-        return OrderCounters() if self._operator is None else self._operator.order_counters()
+        return OrderCounters() if self._operator is None else self._operator.counters().order
 
     @property
     def rows_kept(self) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.intake import Intake, JoinedIntakes
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     ClockExchange,
@@ -53,11 +54,9 @@ class StreamFront(Protocol):
     def timer(self) -> int | None:
         """When `TimerFired` is due; None where never."""
 
-    def wants(self, source: str) -> bool:
-        """Say whether a source may go on."""
-
-    def clock_of(self, source: str) -> ClockReading | None:
-        """Return what is known of the clock of a source; None where nothing is."""
+    @property
+    def intake(self) -> Intake | JoinedIntakes:
+        """How events come in."""
 
 
 class OpenStream(ABC, Generic[Operator, Found, Given]):
@@ -204,7 +203,7 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
         front = self._front
         if front is None or self._identifiers is None:
             return {}
-        known = {source: front.clock_of(source) for source in self._identifiers}
+        known = {source: front.intake.clock_of(source) for source in self._identifiers}
         return {source: reading for source, reading in known.items() if reading is not None}
 
     def wants(self, source: str) -> bool:
@@ -214,7 +213,7 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
             return source in self._identifiers
         self._check_source(source)
         assert self._front is not None, "without sources none can be asked for"
-        return self._front.wants(source)
+        return self._front.intake.wants(source)
 
     def finish(self, source: str | None = None) -> Found:
         """Say that the input, or one source, has ended and return the matches that became final."""

@@ -236,7 +236,7 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
         """
         if self._operator is None:
             return OrderCounters()
-        return self._operator.front.order_counters()
+        return self._operator.front.intake.counters()
 
     @property
     def speculation(self) -> SpeculationCounters:
@@ -247,14 +247,14 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
         if self._operator is None:
             return SpeculationCounters()
         front = self._operator.front
-        order = front.order_counters()
+        order = front.intake.counters()
         told = vars(self._operator.changes)
         return SpeculationCounters(
             **told,
-            alpha=front.alpha,
+            alpha=front.intake.order.alpha,
             slack=order.slack,
             latency=order.latency,
-            full=front.times_full,
+            full=front.intake.order.times_full,
         )
 
     @property

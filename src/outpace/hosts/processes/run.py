@@ -422,10 +422,10 @@ class Run:
         No event goes on before more comes from it; or it spoke first, where somebody counts for how
         long each is silent.
         """
-        spoken = reader.earliest(operator.front.wants) if self._patient else None
+        spoken = reader.earliest(operator.front.intake.wants) if self._patient else None
         if spoken is not None:
             return spoken
-        holding = operator.front.holding if self._names is not None else self._sources[0].id
+        holding = operator.front.intake.holding if self._names is not None else self._sources[0].id
         assert holding is not None, "a source is read as long as one has not ended"
         return holding
 
@@ -522,10 +522,10 @@ class Run:
             return
         front, back = operator.front.counters(), operator.back.counters()
         for source, counted in self.metrics.sources.items():
-            order = operator.front.order_counters(source)
+            order = operator.front.intake.counters(source)
             counted.buffered, counted.slack = order.buffered, order.slack
             counted.silent, counted.unawaited = order.silent, order.unawaited
-            reading = operator.front.clock_of(source) if self._clocks is not None else None
+            reading = operator.front.intake.clock_of(source) if self._clocks is not None else None
             if reading is not None:
                 counted.drift, counted.drift_bound = reading.drift, reading.bound
                 counted.clock_jumps = reading.jumps

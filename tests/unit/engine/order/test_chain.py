@@ -37,17 +37,17 @@ def shown(released: ReleasedEvents) -> tuple[list[int], list[int], int]:
 def test_two_queries_share_a_buffer() -> None:
     # Rajendran 2019, figure 2.10: what the smaller K lets go waits on for the larger.
     chain = SlackChain(BOUND, [slack(1), slack(3)], SCHEMA)
-    assert [shown(one) for one in chain.push(piece(1, 4, 3, 6))] == [
+    assert [shown(one) for one in chain.push(piece(1, 4, 3, 6)).links] == [
         ([1, 3, 4], [], 5),
         ([1], [], 3),
     ]
     assert chain.buffered == 3  # 3 and 4 for the second, 6 for both
     # 3 is late for the first query alone.
-    assert [shown(one) for one in chain.push(piece(3, 8))] == [
+    assert [shown(one) for one in chain.push(piece(3, 8)).links] == [
         ([6], [3], 7),
         ([3, 3, 4], [], 5),
     ]
-    assert [shown(one)[0] for one in chain.finish()] == [[8], [6, 8]]
+    assert [shown(one)[0] for one in chain.finish().links] == [[8], [6, 8]]
 
 
 @given(
@@ -65,13 +65,13 @@ def test_each_link_gives_what_it_gives_alone(
     alone: list[Order] = [make_order(BOUND, one, SCHEMA) for one in disorders]
     for times, told, saved in pieces:
         together, apart = chain.push(piece(*times)), [one.push(piece(*times)) for one in alone]
-        assert list(map(shown, together)) == list(map(shown, apart))
+        assert list(map(shown, together.links)) == list(map(shown, apart))
         if told >= 0:
             together, apart = chain.tell(told), [one.tell(told) for one in alone]
-            assert list(map(shown, together)) == list(map(shown, apart))
+            assert list(map(shown, together.links)) == list(map(shown, apart))
         assert chain.buffered == alone[-1].buffered
         if saved:
             state = chain.state().encode()
             chain = SlackChain(BOUND, disorders, SCHEMA)
             chain.restore(State.decode(state))
-    assert list(map(shown, chain.finish())) == [shown(one.finish()) for one in alone]
+    assert list(map(shown, chain.finish().links)) == [shown(one.finish()) for one in alone]

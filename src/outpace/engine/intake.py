@@ -1,0 +1,313 @@
+"""The intake: how events come in, for the front of a query, or for those of several.
+
+    stimulus ──► columns checked ──► ids ──► order ──► events whose turn it is
+                                              └──────► late ones, ones that correct, invalid ones
+
+Memory: that of the order, and of the waits that it counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.event import EVENT_ID
+from outpace.engine.message import Aside, EventsArrived, SetAside, SourceEnded, Stimulus
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.order.choose import make_order
+from outpace.engine.order.contract import Order, OrderCounters, ReleasedEvents
+from outpace.engine.order.drift import ClockReading
+from outpace.engine.order.identify import EventIds
+from outpace.engine.order.in_order import OrderedInput
+from outpace.engine.order.waits import JoinedWaits, Waits
+from outpace.engine.rows.times import as_integers
+from outpace.engine.snapshot import Stateful
+from outpace.engine.state import State
+from outpace.errors import DataError, StateError, missing_column, other_type
+from outpace.pattern.bind.disorder import SOURCE, bind_disorder
+from outpace.pattern.disorder import Punctuation
+
+
+class Intake(Stateful):
+    """Takes what happens, and returns the events whose turn it is.
+
+    Parameters
+    ----------
+    spec
+        The operator.
+    place
+        Which one it is, where each of several has events of its own.
+    order
+        What brings events into order; by default that of the operator.
+
+    Attributes
+    ----------
+    order
+        What brings events into order.
+    waits
+        How long events wait for their turn; nobody counts it where all come in order.
+    """
+
+    CHANGED = ("order", "_ids", "waits")
+
+    def __init__(self, spec: OperatorSpec, place: int = 0, order: Order | None = None) -> None:
+        self._spec = spec
+        self.order = _make_order(spec) if order is None else order
+        self._ids = EventIds(spec.sources if spec.identified else None, place)
+        self.waits = Waits(len(spec.sources or ()))
+        #: How many events came late, by source, and how many corrected what had come out.
+        self._late: Counter[str | None] = Counter()
+        self._corrected = 0
+        #: Whether the events are the matches of another stream, which tells the time.
+        self._follows = False
+
+    @property
+    def in_order(self) -> bool:
+        """Whether events pass as they come, and count once their instance has answered."""
+        return isinstance(self.order, OrderedInput)
+
+    def accept(self) -> None:
+        """Let events count that passed as they came."""
+        if isinstance(self.order, OrderedInput):
+            self.order.accept()
+
+    def watermark_of(self, source: str | None) -> int:
+        """Return the time before which an event of a source, or of the only one, is late."""
+        return self.order.watermark if source is None else self.order.watermark_of(source)
+
+    @property
+    def timer(self) -> int | None:
+        """When `TimerFired` is due; None where never."""
+        return self.order.timer
+
+    @property
+    def holding(self) -> str | None:
+        """The source that the others wait for; None where there is one, or all have finished."""
+        return self.order.holding
+
+    def clock_of(self, source: str) -> ClockReading | None:
+        """Return what is known of the clock of a source; None where nothing is."""
+        return self.order.clock_of(source)
+
+    def wants(self, source: str) -> bool:
+        """Say whether a source may go on; one that is too far ahead of the others must wait."""
+        return self.order.wants(source)
+
+    def counters(self, source: str | None = None) -> OrderCounters:
+        """Return how it goes with the order of all events, or of those of a source."""
+        if source is None or self._spec.sources is None:
+            counters, late = self.waits.counters(self.order), sum(self._late.values())
+            return replace(counters, late=late, corrected=self._corrected)
+        return replace(self.waits.counters(self.order, source), late=self._late.get(source, 0))
+
+    def take(self, stimulus: Stimulus) -> ReleasedEvents:
+        """Take what happened; after an error in the rows nothing is taken.
+
+        Late events that come within the horizon correct what came out.
+        """
+        before, source = self.order.watermark, None
+        self.waits.begin(self.order)
+        if isinstance(stimulus, EventsArrived):
+            released, source = self._arrive(stimulus), stimulus.source
+        else:
+            released = self.order.take(stimulus)
+        if not self.in_order:
+            last = isinstance(stimulus, SourceEnded) and stimulus.source is None
+            self.waits.note(self.order, released.rows.num_rows, last=last)
+        if released.late is not None:
+            if self._spec.horizon is not None:
+                met = before if released.met is None else released.met
+                released = self._corrections(released, released.late, met - self._spec.horizon)
+            assert released.late is not None
+            self._count_late(released.late, source)
+        if released.correcting is not None:
+            self._corrected += released.correcting.num_rows
+        return released
+
+    def aside(self, released: ReleasedEvents) -> list[SetAside]:
+        """Return the events that take no part, as they came."""
+        found = [(Aside.LATE, released.late), (Aside.INVALID, released.invalid)]
+        return [
+            SetAside(kind, rows.drop_columns([EVENT_ID.name]) if self._spec.identified else rows)
+            for kind, rows in found
+            if rows is not None and rows.num_rows
+        ]
+
+    def _corrections(
+        self, released: ReleasedEvents, late: pa.Table, border: int | Integers
+    ) -> ReleasedEvents:
+        """Part late events in those that are too late, and those that correct what came out.
+
+        The border is that which each met, so a piece is as good as its events one by one.
+        """
+        assert self._spec.disorder is not None
+        over = as_integers(late.column(self._spec.disorder.time)) < border
+        correcting = late.filter(pa.array(~over))
+        return replace(released, late=late.filter(pa.array(over)), correcting=correcting)
+
+    def _count_late(self, rows: pa.Table, source: str | None) -> None:
+        """Count late events by source, where somebody says who sent them."""
+        counts = Counter({source: rows.num_rows})
+        if source is None and self._spec.sources is not None and SOURCE in rows.column_names:
+            counts = Counter(rows.column(SOURCE).cast(pa.string()).to_pylist())
+        self._late = Counter(self._late) + counts
+
+    def _arrive(self, message: EventsArrived) -> ReleasedEvents:
+        """Let the order take events, with their ids."""
+        spec, source = self._spec, message.source
+        rows = self._fitted(message.rows)
+        before = self.order, self._follows
+        given = spec.disorder is not None or spec.sources is not None or not spec.checked
+        if (message.watermark != NO_TIME or self._follows) and not given:
+            self._check_following(rows)
+        if spec.identified and rows.schema.get_field_index(EVENT_ID.name) < 0:
+            rows = self._ids.give(rows, source)
+        try:
+            released = self.order.push(replace(message, rows=rows))
+        except BaseException:
+            self.order, self._follows = before
+            raise
+        if spec.identified:
+            self._ids.accept(source, rows)
+        return released
+
+    def _follow(self) -> None:
+        """Take the matches of another stream from now on, whose watermarks tell the time."""
+        bound, before = self._spec.bound, self.order
+        disorder = bind_disorder(self._spec.query.disorder(Punctuation()), bound.schema)
+        self.order = make_order(bound, disorder, self._spec.arriving)
+        self._follows = True
+        if isinstance(before, OrderedInput):
+            self.order.tell(before.latest)
+
+    def _check_following(self, matches: pa.Table) -> None:
+        """Refuse events, matches of another stream or others, before the time that has passed."""
+        order, time = self.order, self._spec.bound.order_by[0]
+        passed = order.latest if isinstance(order, OrderedInput) else order.watermark
+        times = as_integers(matches.column(time).drop_null())
+        if len(times) and times.min() < passed:
+            raise DataError(
+                f"matches of another stream come before rows that were already taken: "
+                f"{time} is {times.min()}, after {passed}",
+                hint="push the matches of one stream, each once and in the order in which they "
+                "came; for several streams open with sources, or use .disorder(op.KSlack(...))",
+            )
+        if not self._follows:
+            self._follow()
+
+    def _fitted(self, rows: pa.Table) -> pa.Table:
+        """Return rows with the columns of the stream, or refuse those that have not all of them.
+
+        Tables may differ in the order of columns, and in what is said beside their types.
+        """
+        spec, schema = self._spec, rows.schema
+        known = spec.arriving if spec.brings_ids else spec.schema
+        if schema.equals(known, check_metadata=True):
+            return rows
+        for field in spec.events if spec.disorder is None else spec.schema:
+            if field == EVENT_ID:
+                continue
+            index = schema.get_field_index(field.name)
+            if index < 0:
+                raise missing_column(field.name, schema.names)
+            found = schema.field(index).type
+            if found != field.type:
+                raise other_type(field.name, found, field.type)
+        # A column that nobody reads may have any type, and is left out.
+        there = [field for field in known if _has(schema, field)]
+        if not there:
+            return rows  # Nothing but their number counts.
+        columns = [rows.column(field.name) for field in there]
+        return pa.Table.from_arrays(columns, schema=pa.schema(there))
+
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        parts = {"order": self.order.state()}
+        if self._spec.identified:
+            parts["ids"] = self._ids.state()
+        return State({"follows": self._follows, "order": self._ordering}, parts=parts)
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        if state.numbers.get("follows") is True:
+            self._follow()
+        if (saved := state.numbers.get("order")) != self._ordering:
+            raise StateError(
+                "the saved state belongs to a stream that was brought into order in another way",
+                detail=f"saved by {saved}, now {self._ordering}",
+                hint="go on with the disorder that it was started with, or start from the input",
+            )
+        self.order.restore(state.part("order"))
+        if self._spec.identified:
+            self._ids.restore(state.part("ids"))
+
+    @property
+    def _ordering(self) -> str:
+        """How events are brought into order, with all settings."""
+        disorder = self._spec.disorder
+        return self.order.kind if disorder is None else f"{self.order.kind} {disorder.given}"
+
+
+@dataclass(frozen=True)
+class JoinedIntakes:
+    """Several intakes of the same events, asked as one."""
+
+    each: Sequence[Intake]
+
+    @property
+    def waits(self) -> JoinedWaits:
+        """How long events wait for their turn."""
+        return JoinedWaits([one.waits for one in self.each])
+
+    @property
+    def holding(self) -> str | None:
+        """The source that others wait for; None where there is one, or all have finished."""
+        found = (one.holding for one in self.each)
+        return next((one for one in found if one is not None), None)
+
+    def clock_of(self, source: str) -> ClockReading | None:
+        """Return what is known of the clock of a source; None where nothing is."""
+        found = (one.clock_of(source) for one in self.each)
+        return next((one for one in found if one is not None), None)
+
+    def wants(self, source: str) -> bool:
+        """Say whether a source may go on; one that is too far ahead of the others must wait."""
+        return all(one.wants(source) for one in self.each)
+
+    def counters(self, source: str | None = None) -> OrderCounters:
+        """Return how it goes with the order of all events, or of those of a source.
+
+        Those that wait count in each, and else the greatest counts.
+        """
+        return OrderCounters.joined([one.counters(source) for one in self.each])
+
+
+def _has(schema: pa.Schema, field: pa.Field) -> bool:
+    """Say whether a schema has a column of a name and a type."""
+    index = schema.get_field_index(field.name)
+    return index >= 0 and bool(schema.field(index).type == field.type)
+
+
+def _make_order(spec: OperatorSpec) -> Order:
+    if spec.sources is not None or spec.disorder is not None:
+        filters = spec.disorder is not None and spec.disorder.value.filters
+        useful = spec.useful if filters else None
+        return make_order(spec.bound, spec.disorder, spec.arriving, spec.sources, useful)
+    keys = (
+        ()
+        if spec.windows is not None and spec.query.windows is not None
+        else spec.bound.partition_by
+    )
+    tells_time = spec.reach is not None and spec.checked
+    return OrderedInput(
+        spec.bound,
+        spec.arriving,
+        keys,
+        checked=spec.checked,
+        tells_time=tells_time,
+        read=spec.time,
+    )
