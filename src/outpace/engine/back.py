@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.emission import emitted
+from outpace.engine.emission import ChangeCounters, emitted
 from outpace.engine.merge.merger import Merger, out_of_turn
 from outpace.engine.message import (
     AllAnswered,
@@ -91,6 +91,8 @@ class Back(Stateful):
         #: What came out within the horizon, where late events correct it, and backs as they stood.
         self._history = MatchHistory[Back](spec.bound.output) if spec.corrects else None
         self._certain, self._oldest = int(NO_TIME), 0
+        #: What became of matches since the part was made.
+        self.changes = ChangeCounters()
         #: Whether more blocks of the same step follow.
         self._again = False
         #: What each instance promised last: who has not answered has no windows, and no time.
@@ -98,7 +100,9 @@ class Back(Stateful):
         self._watermarks = [int(NO_TIME)] * count
         self._arrived = 0
         self._ended = False
-        self._nothing = pa.table({})
+        #: Partial matches that WITHIN ended and nobody was told of, where somebody asks for them.
+        self._timed_out: list[pa.Table] = []
+        self._nothing = spec.timed_out.empty_table()
 
     @property
     def settled(self) -> bool:
@@ -129,11 +133,10 @@ class Back(Stateful):
             case Deliver():
                 # An answer is due for what comes from here on.
                 self._due[message.instance].append(_Due(self._arrived))
-                if message.standing is not None:
-                    self._oldest = message.standing.oldest
             case Routed():
                 self._arrived, self._ended = message.arrived, message.ended
                 self._certain, self._again = message.certain, message.again
+                self._oldest = message.oldest
             case Delivered():
                 self._receive(message.instance, message.answer)
             case TurnEnded():
@@ -151,6 +154,19 @@ class Back(Stateful):
         due = pa.array([one.arrived for due in self._due for one in due], pa.int64())
         tables = [pa.table(promised), pa.table({"arrived": due})]
         return State(numbers, tables, {"merger": self._merger.state()})
+
+    def history_state(self) -> dict[str, State]:
+        """Return what came out and may be corrected, where there is one instance in this place.
+
+        Between two steps nothing else is kept then.
+        """
+        begun = self._history is not None and self._history.begun
+        return {"history": self._history.state()} if self._history is not None and begun else {}
+
+    def restore_history(self, state: State) -> None:
+        """Go on from what `history_state` returned."""
+        if self._history is not None and "history" in state.parts:
+            self._history.restore(state.part("history"), self._twin(0))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, whatever was taken since."""
@@ -209,6 +225,7 @@ class Back(Stateful):
             (mark,) = {due.popleft() for due in self._due}
             assert self._history is not None
             assert mark.mark is not None
+            self._history.give(self._merger.pop())
             self._history.mark(mark.mark, self._twin(mark.arrived))
 
     def _check_turn(self, instance: int, answer: Answer, first: int) -> None:
@@ -221,6 +238,8 @@ class Back(Stateful):
         self._merger.advance(instance, answer.frontier, answer.horizon)
         self._horizons[instance] = answer.horizon if answer.open_windows else ENDED
         self._watermarks[instance] = answer.watermark
+        if self._spec.timeouts:
+            self._timed_out.append(answer.timed_out)
 
     def _twin(self, arrived: int) -> Back:
         """Return a back that stands at a mark, behind so many events, and stays there.
@@ -266,7 +285,10 @@ class Back(Stateful):
             matches = WindowMatches.none(self._spec.bound.output)
             if whole:
                 matches = history.emit(self._certain)
+                self.changes = self.changes.after(matches)
                 # What is forgotten was said to be certain, now at the latest.
                 history.forget(self._oldest)
             matches = emitted(self._spec.query, matches)
-        return [Emit(matches, self._nothing, min(self._watermarks))]
+        timed_out, self._timed_out = self._timed_out, []
+        ended = pa.concat_tables(timed_out) if timed_out else self._nothing
+        return [Emit(matches, ended, min(self._watermarks))]

@@ -443,8 +443,11 @@ class Front(Stateful):
         if self._spec.forgets_partitions and splitter is not None:
             touched = np.union1d(events.partition, split.closed.partition)
             self._numbers.forget(splitter.idle(touched))
-        certain = int(NO_TIME) if retained is None else _END if ended else self.certain
-        yield Routed(arrived, watermark, ended, certain, again)
+        if retained is None:
+            yield Routed(arrived, watermark, ended)
+        else:
+            certain = _END if ended else self.certain
+            yield Routed(arrived, watermark, ended, certain, again, retained.oldest)
 
     def _standing(self, instance: int) -> Standing | None:
         """Return where an instance is to stand when it takes what it is sent now."""

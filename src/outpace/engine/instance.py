@@ -6,11 +6,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.front import Front
-from outpace.engine.match.output import timed_out_schema
 from outpace.engine.message import (
     Answer,
     Deliver,
@@ -47,9 +45,7 @@ class Instance(Stateful):
     def __init__(self, spec: OperatorSpec, *, tells_time: bool = False) -> None:
         self._spec = spec
         self._tells_time = tells_time
-        self._nothing = pa.table({})
-        if spec.task is not None and spec.task.timeouts:
-            self._nothing = timed_out_schema(spec.task).empty_table()
+        self._nothing = spec.timed_out.empty_table()
         self._matcher = _make_matcher(spec)
         #: As what it stood at marks, by their numbers, where late events correct.
         self._marks: dict[int, _Matcher] = {}

@@ -232,6 +232,8 @@ class Routed:
         Nothing that comes changes what lies before this time; NO_TIME where nobody knows.
     again
         Whether more blocks of the same step follow.
+    oldest
+        The first mark that the front may go back to.
     """
 
     arrived: int
@@ -239,6 +241,7 @@ class Routed:
     ended: bool = False
     certain: int = NO_TIME
     again: bool = False
+    oldest: int = 0
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ The front brings events into order, numbers them, says which windows they open a
 instance gets them (`front`). Instances match the windows that they are given; a partition without
 windows is the window that is always open (`instance`). The back puts what they found together, in
 its order (`back`).
-`WholeOperator` is a front and one instance in one place, whose matches are in order already; a host
-that has parts in several places carries `Deliver` and `Delivered` between them. Each part is a
-state machine: a step is a function of its state and of the message.
+`WholeOperator` is the three in one place, with one instance; a host that has them in several places
+carries their messages. Each part is a state machine: a step is a function of its state and of the
+message.
 
 Memory: that of the parts, see there.
 Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
@@ -19,35 +19,30 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME
-from outpace.engine.emission import ChangeCounters, emitted
+from outpace.engine.back import Back
+from outpace.engine.emission import ChangeCounters
 from outpace.engine.front import Front
 from outpace.engine.instance import Instance
 from outpace.engine.message import (
-    Answer,
+    AllAnswered,
     Deliver,
     Delivered,
     DeliveryFailed,
     Emit,
     Instruction,
-    MarkSet,
-    Routed,
     SetAside,
     Stimulus,
-    WentBack,
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.snapshot import Stateful
-from outpace.engine.speculate.history import MatchHistory
 from outpace.engine.state import State
-from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import (
     StateError,
 )
 
 
 class WholeOperator(Stateful):
-    """Front and one instance in one place; what one instance finds is in order, so nobody merges.
+    """Front, one instance and back in one place.
 
     Examples
     --------
@@ -60,25 +55,19 @@ class WholeOperator(Stateful):
     [{'at': 2}]
     """
 
-    CHANGED = ("front", "instance", "_history")
+    CHANGED = ("front", "instance", "back")
 
     def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
         assert spec.instances is None, "instances that share windows have places of their own"
         self.spec, self._place = spec, place
-        self.front = Front(spec, place)
-        self.instance = Instance(spec)
-        #: What came out within the horizon, where late events correct it.
-        self._history = MatchHistory[None](spec.bound.output) if spec.corrects else None
+        self.front, self.instance, self.back = Front(spec, place), Instance(spec), Back(spec)
         #: Whether the front took what happened last.
         self._delivers = True
-        #: What became of matches since the operator was made.
-        self._changes = ChangeCounters()
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
         """Take what happened and return what is to be done; see `Front.step` for errors."""
         aside: list[Instruction] = []
-        answers: list[Answer] = []
-        begun, certain = self.instance.begun, int(NO_TIME)
+        begun, answered = self.instance.begun, False
         try:
             self._delivers = False
             moves = self.front.step(stimulus)
@@ -88,21 +77,15 @@ class WholeOperator(Stateful):
                     case SetAside():
                         aside.append(message)
                     case Deliver():
-                        answers.append(self._deliver(message))
-                    case Routed():
-                        certain = message.certain
-                    case MarkSet() if self._history is not None:
-                        self._history.mark(message.number, None)
-                    case WentBack() if self._history is not None:
-                        self._history.go_back(message.mark)
-            emit = _emitted(self.spec.bound.output, answers)
-            if self._history is not None:
-                said = self._history.emit(certain)
-                self._changes = self._changes.after(said)
-                emit = replace(emit, matches=emitted(self.spec.query, said))
-            return [*aside, emit]
+                        answer = Delivered(0, self.instance.step(message))
+                        answered = True
+                        self.front.step(answer)
+                        self.back.step(answer)
+                    case _:
+                        self.back.step(message)
+            return [*aside, *self.back.step(AllAnswered())]
         except BaseException:
-            if answers or self.instance.begun != begun:
+            if answered or self.instance.begun != begun:
                 self.front.step(DeliveryFailed())
             raise
 
@@ -115,24 +98,13 @@ class WholeOperator(Stateful):
     def changes(self) -> ChangeCounters:
         """What became of matches that may be taken back, since the operator was made."""
         again = {"rollbacks": self.front.rollbacks, "replayed": self.front.replayed}
-        return replace(self._changes, **again)
-
-    def _deliver(self, message: Deliver) -> Answer:
-        answer = self.instance.step(message)
-        self.front.step(Delivered(0, answer))
-        if self._history is not None:
-            assert message.standing is not None
-            self._history.forget(message.standing.oldest)
-            self._history.give(answer.matches)
-        return answer
+        return replace(self.back.changes, **again)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         self.front.check()
         parts = {"front": self.front.state(), "instance": self.instance.state()}
-        if self._history is not None and self._history.begun:
-            parts["history"] = self._history.state()
-        return State(self._header, parts=parts)
+        return State(self._header, parts={**parts, **self.back.history_state()})
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process; if it is refused, as before.
@@ -150,29 +122,16 @@ class WholeOperator(Stateful):
         fresh = WholeOperator(self.spec, self._place)
         fresh.front.restore(state.part("front"))
         fresh.instance.restore(state.part("instance"), fresh.front)
-        if fresh._history is not None and "history" in state.parts:
-            fresh._history.restore(state.part("history"), None)
-        self._history = fresh._history
+        fresh.back.restore_history(state)
         self.front.become(fresh.front)
         self.instance.become(fresh.instance)
+        self.back.become(fresh.back)
 
     @property
     def _header(self) -> dict[str, object]:
         corrects = {} if self.spec.horizon is None else {"horizon": self.spec.horizon}
         corrects |= {"speculates": True} if self.spec.query.speculates else {}
         return {"windows": self.spec.windows is not None, **corrects}
-
-
-def _emitted(schema: pa.Schema, answers: Sequence[Answer]) -> Emit:
-    """Return what one instance gave, which is in its order, each match once."""
-    last = answers[-1]
-    if len(answers) == 1:
-        return Emit(last.matches, last.timed_out, last.watermark)
-    return Emit(
-        WindowMatches.joined(schema, [answer.matches for answer in answers]),
-        pa.concat_tables([answer.timed_out for answer in answers]),
-        last.watermark,
-    )
 
 
 def matches_of(instructions: Sequence[Instruction]) -> pa.Table:

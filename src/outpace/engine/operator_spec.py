@@ -12,6 +12,7 @@ from outpace.engine.event import EVENT_ID
 from outpace.engine.match.bits import BitTask, counts_unused, with_bits
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.match.output import timed_out_schema
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import kept_columns, prepare, with_clock_errors
 from outpace.engine.split.schedule import overlapping, scheduler_of
@@ -136,6 +137,11 @@ class OperatorSpec:
         """The columns that come out."""
         hidden = left_out(self.query)
         return pa.schema([field for field in self.bound.output if field.name not in hidden])
+
+    @cached_property
+    def timed_out(self) -> pa.Schema:
+        """The columns of partial matches that WITHIN ended."""
+        return pa.schema([]) if self.task is None else timed_out_schema(self.task)
 
     @cached_property
     def windows(self) -> BoundWindows | None:

@@ -30,7 +30,6 @@ from outpace.engine.match.bits import (
     counts_unused,
     with_bits,
 )
-from outpace.engine.match.output import timed_out_schema
 from outpace.engine.message import (
     Aside,
     Emit,
@@ -367,9 +366,7 @@ def restore_operators(
 
 def _nothing_found(spec: OperatorSpec) -> Emit:
     """Return what an operator without windows gives where nothing became final."""
-    assert spec.task is not None
-    timed_out = timed_out_schema(spec.task).empty_table()
-    return Emit(WindowMatches.none(spec.bound.output), timed_out, int(NO_TIME))
+    return Emit(WindowMatches.none(spec.bound.output), spec.timed_out.empty_table(), int(NO_TIME))
 
 
 def _one_emit(instructions: Sequence[Instruction]) -> Emit:

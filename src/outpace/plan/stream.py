@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from outpace.engine.group_spec import GroupSpec
-from outpace.engine.match.output import timed_out_schema
 from outpace.engine.match.task import fingerprint, kept_columns
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import REASON
@@ -95,8 +94,7 @@ class StreamPlan(Crossing):
     @property
     def timed_out(self) -> pa.Schema:
         """The columns of partial matches that timed out; none where they are not kept."""
-        task = self.operator.task if self.operator.timeouts else None
-        return pa.schema([]) if task is None else timed_out_schema(task)
+        return self.operator.timed_out if self.operator.timeouts else pa.schema([])
 
     @property
     def invalid(self) -> pa.Schema:

@@ -70,7 +70,8 @@ class Merger(Stateful):
     def push(self, instance: int, matches: WindowMatches) -> None:
         """Take the next matches of an instance, in their order."""
         if len(matches):
-            self._expect(instance, int(matches.event[0]), "has a match of")
+            if len(self._frontiers) > 1:
+                self._expect(instance, int(matches.event[0]), "has a match of")
             earliest = int(matches.ids.start.min()) if self._distinct else 0
             self._waiting[instance].append((earliest, matches))
 
@@ -146,10 +147,14 @@ class Merger(Stateful):
             self._waiting[instance].append((int(least), part))
 
     def _before(self, frontier: int) -> WindowMatches:
-        """Return the matches below a frontier, in their order."""
-        ready = [part for queue in self._waiting for part in _before(queue, frontier)]
+        """Return the matches below a frontier, in their order; one instance gives no others."""
+        if len(self._waiting) == 1:
+            ready = [part for _, part in self._waiting[0]]
+            self._waiting[0].clear()
+        else:
+            ready = [part for queue in self._waiting for part in _before(queue, frontier)]
         matches = WindowMatches.joined(self._schema, ready) if ready else self._nothing
-        if len(ready) > 1:
+        if len(ready) > 1 and len(self._waiting) > 1:
             matches = matches.ordered()
         if self._distinct:
             matches = self._known.new(matches)

@@ -233,7 +233,7 @@ def test_without_duplicates_to_drop_nothing_is_remembered() -> None:
 
 
 def test_a_frontier_that_falls_is_refused() -> None:
-    merger = Merger(SCHEMA, 1, distinct=False)
+    merger = Merger(SCHEMA, 2, distinct=False)
     merger.advance(0, 5, 0)
     with pytest.raises(StateError, match="out of turn\n  it goes up to event 4"):
         merger.advance(0, 4, 0)
