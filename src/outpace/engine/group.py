@@ -53,7 +53,7 @@ class GroupOperator(Stateful):
     CHANGED = ("_orders", "_alone", "failed")
 
     def __init__(self, spec: GroupSpec, place: int = 0) -> None:
-        self._spec = spec
+        self._spec, self._place = spec, place
         self._names = [query.name for query in spec.queries]
         members = [GroupMember(one) for one in spec.operators if _shares(one.query)]
         self._shared = SharedBits(members)
@@ -179,7 +179,15 @@ class GroupOperator(Stateful):
         return State(numbers, parts=parts)
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned, maybe in another process."""
+        """Go on from what `state` returned, maybe in another process; if it is refused, as before.
+
+        Also one that failed goes on from there.
+        """
+        fresh = GroupOperator(self._spec, self._place)
+        fresh._read(state)
+        self.become(fresh)
+
+    def _read(self, state: State) -> None:
         if state.numbers.get("queries") != self._names:
             raise StateError(
                 "the saved state belongs to other queries",

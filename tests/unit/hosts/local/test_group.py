@@ -20,6 +20,9 @@ from support.grouped import SCHEMA, drawn_pieces, drawn_query
 from support.properties import examples
 
 import outpace as op
+from outpace.engine.group import GroupOperator
+from outpace.engine.group_spec import GroupSpec
+from outpace.engine.message import EventsArrived
 
 
 def single(name: str, slack: int = 0) -> op.Query:
@@ -320,3 +323,17 @@ def test_rows_that_a_query_in_order_refuses_are_taken_by_none() -> None:
     assert not stream.failed
     assert stream.push({"ts": [20]})["plain"]["at"].to_pylist() == [20]
     assert stream.finish()["waits"]["at"].to_pylist() == [20]
+
+
+def test_operators_of_a_group_that_are_lost_go_on_from_a_saved_state() -> None:
+    spec = GroupSpec((single("wrong").measures(n="CAST(A.key AS INT)"),), SCHEMA, together=True)
+    group = GroupOperator(spec)
+    group.step(EventsArrived(rows((5, 0))))
+    state = group.state()
+    with pytest.raises(op.DataError, match="cannot cast"):
+        group.step(EventsArrived(rows((6, 1), (7, 2), (9, 0))))
+    with pytest.raises(op.DataError, match="an earlier push failed"):
+        group.step(EventsArrived(rows((10, 0))))
+    group.restore(state)
+    group.step(EventsArrived(rows((4, 0), (10, 0))))
+    assert group.counters().order.late == 1
