@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sys
 import tempfile
@@ -14,7 +15,8 @@ from typing import Annotated
 import typer
 from chaos.burst import run_burst
 from chaos.harness import Outcome, run_scenario
-from chaos.scenario import Scenario, Sink, make_scenario
+from chaos.scenario import ALL, Scenario, Sink, make_scenario
+from chaos.streams import NAMES
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -24,13 +26,17 @@ CONSOLE = Console()
 
 
 def main(
-    seeds: Annotated[int, typer.Option(help="how many runs")] = 20,
+    seeds: Annotated[int, typer.Option(help="how many runs")] = ALL,
     kills: Annotated[int, typer.Option(help="how many kills in each")] = 5,
     seed: Annotated[int | None, typer.Option(help="run this one alone")] = None,
+    query: Annotated[list[str] | None, typer.Option(help="only runs of these queries")] = None,
 ) -> None:
     """Kill parts of streaming queries at seeded moments; compare what they have written."""
-    chosen = range(seeds) if seed is None else [seed]
-    scenarios = [make_scenario(number, kills) for number in chosen]
+    if unknown := {*(query or ())} - {*NAMES}:
+        raise typer.BadParameter(f"no query is called {unknown.pop()!r}: {', '.join(NAMES)}")
+    drawn = (make_scenario(number, kills) for number in itertools.count(seed or 0))
+    wanted = (each for each in drawn if not query or each.query in query)
+    scenarios = list(itertools.islice(wanted, seeds if seed is None else 1))
     outcomes = run_all(scenarios)
     CONSOLE.print(as_table(outcomes))
     CONSOLE.print(summary(outcomes))

@@ -1,8 +1,8 @@
 """A streaming query from an event log into a sink, as a program that can be killed at any moment.
 
 It is given a folder with `run.json`, goes on where the checkpoint in it ends, and stops cleanly
-once there is a file `stop`. What Spark's file sink holds in the end goes into `found.parquet`. The
-file `metrics` says where its metrics are served.
+once there is a file `stop`. What lies in files in the end, of Spark's sink or of the matches that
+are there, goes into `found.parquet`. The file `metrics` says where its metrics are served.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from chaos.streams import found_in
+from chaos.streams import TAKEN_BACK, found_in
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -57,9 +57,13 @@ def main(folder: Path) -> None:
 
 
 def to_sink(found: DataFrame, folder: Path, run: dict[str, str]) -> DataStreamWriter:
-    if run["sink"] == "files":
-        return found.writeStream.format("parquet").option("path", str(folder / "out"))
-    return found.writeStream.foreachBatch(op.spark.postgres.writer(run["dsn"], run["table"]))
+    current = run["query"] in TAKEN_BACK
+    if run["sink"] == "postgres":
+        to_table = op.spark.postgres.writer(run["dsn"], run["table"], current=current)
+        return found.writeStream.foreachBatch(to_table)
+    if current:
+        return found.writeStream.foreachBatch(op.spark.current.writer(folder / "out"))
+    return found.writeStream.format("parquet").option("path", str(folder / "out"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The streams of the chaos tests: events, queries of every shape, and what each has to find.
 
-One of them is a group of queries, one a join of two halves of the events.
+Some are groups of queries, one is a join of two halves of the events. Where matches are taken back,
+what has to be there in the end are those of the table.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from support.streamed import END, kinds
 
 import outpace as op
 from outpace.engine.group_spec import joined_rows, joined_schema
+from outpace.pattern.bound import DIFF, MATCH
+from outpace.pattern.group import QueryGroup
 from outpace.pattern.query import Query
 
 #: How far events of the disordered stream change places, in units of time.
@@ -35,30 +38,51 @@ DISORDER: dict[str, Query] = {
     "corrected": QUERIES["negation"].disorder(op.KSlack(0, late="correct", horizon=20 * SLACK)),
 }
 QUERIES |= DISORDER
-#: Queries of which the K differ, so that they share a chain.
-GROUP = op.group(
-    replace(QUERIES["disorder"], name="keyed"),
-    replace(QUERIES["unkeyed"], name="all").disorder(op.KSlack(2 * SLACK)),
-    replace(QUERIES["negation"], name="absent").disorder(op.KSlack(SLACK)),
-)
+#: Those that take matches back: a table or a folder has what is there.
+CHANGING: dict[str, Query] = {
+    "speculative": QUERIES["keyed"].disorder(op.Speculative(SLACK, alpha=0)),
+    "by load": QUERIES["keyed"].disorder(op.Speculative(SLACK)),
+    "early absence": QUERIES["negation"].disorder(op.Speculative(SLACK, alpha=0.5)),
+    "early windows": QUERIES["windowed"].disorder(op.Speculative(SLACK, alpha=0.3)),
+    "latest": QUERIES["corrected"].emit("latest"),
+}
+QUERIES |= CHANGING
+GROUPS: dict[str, QueryGroup] = {
+    # The K differ, so they share a chain.
+    "group": op.group(
+        replace(QUERIES["disorder"], name="keyed"),
+        replace(QUERIES["unkeyed"], name="all").disorder(op.KSlack(2 * SLACK)),
+        replace(QUERIES["negation"], name="absent").disorder(op.KSlack(SLACK)),
+    ),
+    "early group": op.group(
+        replace(QUERIES["speculative"], name="keyed"),
+        replace(QUERIES["early absence"], name="absent"),
+    ),
+}
 #: The kinds of events that are the left and the right side of the join; the last event is in both.
 SIDES = (["a", "b", "end"], ["c", "d", "end"])
 JOIN: dict[str, Any] = {"on": "key", "within": 30, "time": "ts", "how": "left"}
-NAMES = (*QUERIES, "group", "join")
+NAMES = (*QUERIES, *GROUPS, "join")
+#: The streams of which the sink has what is there.
+TAKEN_BACK = {*CHANGING, "early group"}
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Events in the order of their arrival, and what is found of them in process."""
+    """Events in the order of their arrival, and what is found of them in process.
+
+    `unlike` are columns that a stream on Spark may have otherwise.
+    """
 
     arriving: pa.Table
     expected: pa.Table
+    unlike: tuple[str, ...] = ()
 
 
 def found_in(stream: DataFrame, name: str) -> DataFrame:
     """Return what is found in a stream on Spark."""
-    if name == "group":
-        return op.match(stream, GROUP)
+    if name in GROUPS:
+        return op.match(stream, GROUPS[name])
     if name == "join":
         left, right = (stream.where(stream["kind"].isin(kinds)) for kinds in SIDES)
         return op.join(left, right, **JOIN, disorder=op.KSlack(SLACK))
@@ -66,7 +90,7 @@ def found_in(stream: DataFrame, name: str) -> DataFrame:
 
 
 def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:
-    """Return the stream of a query; its last event lets all deadlines pass.
+    """Return the stream of a query; its last events let all deadlines pass, and make all certain.
 
     Which events are late may depend on what comes together: so many do.
     """
@@ -81,15 +105,23 @@ def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:
             "kind": [*np.array(list("abcd"))[rng.integers(0, 4, size)].tolist(), "end"],
         }
     )
-    if name in QUERIES and name not in DISORDER:
+    if name in QUERIES and name not in (*DISORDER, *CHANGING):
         return Stream(table, op.match(table, QUERIES[name]))
-    most = 10 * SLACK if name == "corrected" else SLACK
+    most = 10 * SLACK if name in ("corrected", "latest") else SLACK
     arrivals = times + rng.integers(0, most + 1, size + 1)
     table = table.append_column("seq", pa.array(np.arange(size + 1)))
     table = table.append_column("at", pa.array(arrivals))
     arriving = table.take(np.argsort(arrivals, kind="stable"))
+    if name in TAKEN_BACK:
+        # What the end decides is certain once K has passed after it.
+        after = pc.add(arriving.slice(size)["ts"], 10 * SLACK)
+        arriving = pa.concat_tables([arriving, arriving.slice(size).set_column(1, "ts", after)])
+        found = op.match(table, GROUPS.get(name) or QUERIES[name])
+        expected = _together(found) if isinstance(found, dict) else found
+        # Ids are made of the numbers of events, which are those of their arrival.
+        return Stream(arriving, expected.drop_columns([MATCH, DIFF]), (MATCH,))
     if name == "group":
-        return Stream(arriving, _together(op.match(table, GROUP)))
+        return Stream(arriving, _together(op.match(table, GROUPS[name])))
     if name == "join":
         sides = (table.filter(pc.field("kind").isin(kinds)) for kinds in SIDES)
         joined = op.join(*sides, **JOIN)

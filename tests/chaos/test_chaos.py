@@ -14,8 +14,10 @@ from chaos.scenario import Kill, Scenario, Sink, Victim
     "query",
     [
         pytest.param("quantile", marks=pytest.mark.soak),
-        "group",
+        pytest.param("group", marks=pytest.mark.soak),
         pytest.param("join", marks=pytest.mark.soak),
+        # What it has taken back is not there, and all that is is confirmed.
+        "early group",
     ],
 )
 def test_kills_of_a_worker_and_of_all_leave_every_row_once_in_files(
@@ -39,6 +41,8 @@ def test_kills_of_a_worker_and_of_all_leave_every_row_once_in_files(
         pytest.param("windowed", 2, marks=pytest.mark.soak),
         pytest.param("group", 1, marks=pytest.mark.soak),
         pytest.param("join", 1, marks=pytest.mark.soak),
+        pytest.param("speculative", 1, marks=pytest.mark.soak),
+        pytest.param("early windows", 1, marks=pytest.mark.soak),
     ],
 )
 def test_kills_of_an_executor_and_of_the_driver_leave_every_row_once_in_postgres(
