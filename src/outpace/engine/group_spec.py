@@ -86,6 +86,11 @@ class GroupSpec:
         return self.operators[0].matcher
 
     @property
+    def follows_load(self) -> bool:
+        """Whether alpha of any of them follows the load of the host."""
+        return any(query.follows_load for query in self.queries)
+
+    @property
     def clocked(self) -> bool:
         """Whether any of them goes by the time of batches."""
         disorders = (one.disorder for one in self.operators)

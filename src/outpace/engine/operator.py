@@ -95,6 +95,11 @@ class WholeOperator(Stateful):
         return not self._delivers and not self.front.has_lost
 
     @property
+    def alpha(self) -> float:
+        """The part of K that events wait."""
+        return self.front.intake.order.alpha
+
+    @property
     def changes(self) -> ChangeCounters:
         """What became of matches that may be taken back, since the operator was made."""
         again = {"rollbacks": self.front.rollbacks, "replayed": self.front.replayed}

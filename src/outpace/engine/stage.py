@@ -14,6 +14,7 @@ stage, too.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -30,7 +31,7 @@ from outpace.engine.emission import emitted_together
 from outpace.engine.event import no_events
 from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
-from outpace.engine.group_spec import GroupSpec, joined_rows
+from outpace.engine.group_spec import GroupSpec, GroupStep, joined_rows
 from outpace.engine.instance import Instance
 from outpace.engine.match.contract import Matcher
 from outpace.engine.message import (
@@ -47,7 +48,6 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.state import State, reading
 from outpace.engine.wire import read_answer, read_delivery, write_answer, write_delivery
 from outpace.errors import StateError
-from outpace.pattern.disorder import Speculative
 
 
 class StagePart(Enum):
@@ -107,10 +107,9 @@ class StageSpec:
     @property
     def follows_load(self) -> bool:
         """Whether its instance wants to know how busy it is."""
-        if isinstance(self.operator, GroupSpec) or self.operator.disorder is None:
-            return False
-        value = self.operator.disorder.value
-        return isinstance(value, Speculative) and value.follows_load
+        operator = self.operator
+        one = operator if isinstance(operator, GroupSpec) else operator.query
+        return one.follows_load
 
     def make(self, number: int = 0) -> Stage:
         """Return a new instance, of a number."""
@@ -152,7 +151,7 @@ class WholeStage:
         self.counters = replace(
             arriving.counters(stimuli, aside, late, before),
             **self.part.changes.since(known),
-            early=round(1e6 * (1 - self.part.front.intake.order.alpha)),
+            early=round(1e6 * (1 - self.part.alpha)),
             matches=sum(emit.matches.table.num_rows for emit in emits),
             timed_out=sum(emit.timed_out.num_rows for emit in emits),
             kept=instance.rows_kept,
@@ -174,7 +173,7 @@ class GroupStage:
     def __init__(self, spec: GroupSpec, number: int) -> None:
         self.part = GroupOperator(spec, number)
         self._arriving = CellInput(spec, self.part)
-        self._output = spec.output
+        self._output, self._queries = spec.output, spec.queries
         self.counters = Counters()
 
     @property
@@ -182,16 +181,24 @@ class GroupStage:
         """When, by the time of batches, it wants to take a step; None where never."""
         return self.part.timer
 
-    def step(self, cells: Sequence[Cell], now: int = NO_TIME) -> list[Cell]:
+    def step(
+        self, cells: Sequence[Cell], now: int = NO_TIME, busy: float | None = None
+    ) -> list[Cell]:
         """Order the events of a batch, match those whose turn it is, and let time pass."""
-        arriving, before = self._arriving, self.part.arrived
+        arriving, before, operators = self._arriving, self.part.arrived, self.part.operators
+        arriving.busy, known = busy, [one.changes for one in operators]
         stimuli = arriving.stimuli(cells, now)
         steps = [self.part.step(stimulus) for stimulus in stimuli]
-        matches = pa.concat_tables([joined_rows(step.matches, self._output) for step in steps])
+        matches = self._together(steps)
         late = sum(step.count(Aside.LATE) for step in steps)
-        instances = [one.instance for one in self.part.operators]
+        changed: Counter[str] = Counter()
+        for one, was in zip(operators, known, strict=True):
+            changed.update(one.changes.since(was))
+        instances = [one.instance for one in operators]
         self.counters = replace(
             arriving.counters(stimuli, {}, late, before),
+            **changed,
+            early=round(1e6 * (1 - min(one.alpha for one in operators))),
             matches=matches.num_rows,
             kept=sum(one.rows_kept for one in instances),
             partials=sum(one.starts_kept() for one in instances),
@@ -199,6 +206,16 @@ class GroupStage:
         )
         given = [Cell(CellKind.MATCHES, block=write_table(matches))]
         return given if matches.num_rows else []
+
+    def _together(self, steps: Sequence[GroupStep]) -> pa.Table:
+        """Return what all queries give in a batch, whose steps are one to who reads of it."""
+        given = [self._output.empty_table()]
+        for query in self._queries:
+            found = (step.emits.get(query.name) for step in steps)
+            parts = [emit.matches for emit in found if emit is not None]
+            told = emitted_together(query, parts)
+            given += (joined_rows({query.name: one.table}, self._output) for one in told)
+        return pa.concat_tables(given)
 
 
 class FrontStage:
@@ -359,9 +376,9 @@ def run_step(
         taken = cell.kind in stage.takes
         (mine if taken else reports if cell.kind is CellKind.REPORT else others).append(cell)
     taken_cells = in_order(mine)
-    if isinstance(stage, WholeStage):
+    if isinstance(stage, WholeStage | GroupStage):
         given = stage.step(taken_cells, now, busy)
-    elif isinstance(stage, FrontStage | GroupStage):
+    elif isinstance(stage, FrontStage):
         given = stage.step(taken_cells, now)
     else:
         given = stage.step(taken_cells)

@@ -511,6 +511,12 @@ class Query(Clauses):
         return isinstance(self.order_of_arrival, Speculative)
 
     @property
+    def follows_load(self) -> bool:
+        """Whether its events wait the less, the less the host has to do."""
+        disorder = self.order_of_arrival
+        return isinstance(disorder, Speculative) and disorder.follows_load
+
+    @property
     def confirms(self) -> bool:
         """Whether it is told when nothing takes a match back any more."""
         return self.speculates or (self.corrects and self.emission is Emission.CONFIRMED)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 
@@ -34,13 +35,16 @@ from outpace.pattern.bind.disorder import (
     bind_disorder,
     setting_text,
 )
-from outpace.pattern.disorder import InOrder, Invalid, Late, Speculative
+from outpace.pattern.disorder import InOrder, Invalid, Late
 from outpace.pattern.duration import print_duration
 from outpace.pattern.group import QueryGroup, told_of
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
 from outpace.pattern.types import is_string, type_name, value_type
 from outpace.plan.crossing import Crossing, plan_crossing
+
+#: What is said where alpha follows the load.
+_EARLIER: Final = "the less the stage has to do, the less events wait"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +152,8 @@ class StreamPlan(Crossing):
             lines.append(f"{place}. {spec.name}: {many}")
         if isinstance(operator, GroupSpec):
             many = "1 query" if len(operator.queries) == 1 else f"{len(operator.queries)} queries"
-            return [*lines, f"of {many}, whose rows say in the column query whose they are"]
+            lines.append(f"of {many}, whose rows say in the column query whose they are")
+            return [*lines, *([_EARLIER] if operator.follows_load else [])]
         return [*lines, *self._order_lines()]
 
     def _order_lines(self) -> list[str]:
@@ -171,8 +176,8 @@ class StreamPlan(Crossing):
                 order.append(f"{silent} holds the others back no longer")
         if packing.clocks:
             order.append(f"rows with a {CLOCK} compare that of their source, and are no events")
-        if isinstance(disorder.value, Speculative) and disorder.value.follows_load:
-            order.append("the less the stage has to do, the less events wait")
+        if self.operator.query.follows_load:
+            order.append(_EARLIER)
         if disorder.value.clocked:
             order.append(
                 "events arrive at the time of their batch; batches run without events, too"
@@ -351,12 +356,6 @@ def check_on_spark(query: Query, *, alone: bool) -> None:
     disorder = query.order_of_arrival
     if not alone or disorder is None:
         return
-    if isinstance(disorder, Speculative) and disorder.follows_load:
-        raise UnsupportedError(
-            "alpha follows the load of one query, which nobody measures where several run together",
-            where="disorder",
-            hint="say what it is: op.Speculative(..., alpha=0.2)",
-        )
     if disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE:
         raise UnsupportedError(
             "the stream gives its result alone, without the rows that are put aside",

@@ -14,6 +14,7 @@ from support.grouped import SCHEMA, drawn_pieces, drawn_query
 from support.properties import examples
 
 import outpace as op
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import CellKind, Counters
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import restore_stage, run_step, save_stage
@@ -21,6 +22,8 @@ from outpace.pattern.disorder import Late
 from outpace.plan.stream import StreamPlan, plan_group, plan_stream
 
 RISE = op.Query("rise").partition_by("key").order_by("ts").pattern("A B").define(B="v > A.v")
+PAIRS = op.Query("pairs").order_by("ts").pattern("A B").measures(a="A.ts", b="B.ts")
+PAIRS = PAIRS.skip_to_next_row()
 LOW = op.Query("low").order_by("ts").pattern("A").define(A="v < 1")
 
 
@@ -95,9 +98,53 @@ def test_a_stage_counts_what_it_counts_for_one_query(seed: int) -> None:
         assert two == replace(one, **twice)
 
 
+#: Those whose matches may be taken back: by the load of the stage, and by its clock.
+CHANGING = {
+    "by load": LOW.disorder(op.Speculative(6)),
+    "by time": PAIRS.disorder(op.Sequence("20 us", late="correct", horizon=40)).emit("latest"),
+}
+
+
+def changed(plan: StreamPlan, seed: int) -> list[tuple[list[dict[str, object]], Counters]]:
+    """What a stage tells of each batch: the rows, and what it counts."""
+    random, told, state, now = Random(seed), [], None, 0
+    pieces, (spec,) = drawn_pieces(random), plan.stages
+    times = sorted(time for piece in pieces for time in piece["ts"].to_pylist())
+    given: Counter[int] = Counter()
+    for piece in pieces:
+        numbers = []
+        for time in piece["ts"].to_pylist():
+            numbers.append(times.index(time) + given[time])
+            given[time] += 1
+        now += random.randint(0, 15)
+        stage = restore_stage(spec, state)
+        cells = plan.packing.pack(piece.append_column("seq", pa.array(numbers)))
+        cells = [cell for cell in cells if cell.kind is CellKind.EVENTS]
+        busy = random.choice([None, 0.1, 0.8, 0.95])
+        found = run_step(stage, cells, 0, 1, now if spec.clocked else int(NO_TIME), busy)
+        tables = [read_table(cell.block) for cell in found if cell.kind is CellKind.MATCHES]
+        told.append(([row for table in tables for row in table.to_pylist()], stage.counters))
+        state = save_stage(spec, stage)
+    return told
+
+
+@pytest.mark.parametrize("name", CHANGING)
+@examples(25)
+@given(st.integers(0, 1 << 32))
+def test_a_query_that_takes_matches_back_is_in_a_group_what_it_is_alone(
+    name: str, seed: int
+) -> None:
+    query, schema = CHANGING[name], SCHEMA.append(pa.field("seq", pa.int64()))
+    alone, group = plan_stream(query, schema, 1), plan_group(op.group(query), schema, 1)
+    assert group.stages[0].follows_load == (name == "by load")
+    for (rows, one), (both, two) in zip(changed(alone, seed), changed(group, seed), strict=True):
+        assert both == [{"query": query.name} | row for row in rows]
+        assert two == one
+
+
 @pytest.mark.parametrize(
     "disorder",
-    [op.KSlack(2, late="side"), op.KSlack(2, invalid="quarantine"), op.Speculative(2)],
+    [op.KSlack(2, late="side"), op.KSlack(2, invalid="quarantine")],
 )
 def test_what_a_stream_has_no_place_for_is_refused(disorder: object) -> None:
     with pytest.raises(op.UnsupportedError) as caught:

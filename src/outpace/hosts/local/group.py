@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Final
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from outpace.engine.order.contract import OrderCounters, with_reasons
 from outpace.engine.rows.times import as_integer
 from outpace.engine.state import State, reading
 from outpace.errors import DataError, StateError
-from outpace.hosts.clock import clock_time
+from outpace.hosts.clock import BusyMeter, clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.hosts.local.opened import OpenStream
 from outpace.pattern.bind.disorder import SOURCE
@@ -73,6 +74,9 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
             if disorder is not None and Late(disorder.late).drops
         }
         self._last = GroupStep()
+        #: Measures the load, where some follow it.
+        follows = any(query.follows_load for query in queries.queries)
+        self._meter = BusyMeter() if follows else None
 
     @property
     def _recorded(self) -> QueryGroup:
@@ -119,7 +123,8 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
         named = self._identifiers is None or SOURCE in table.column_names
         if source is not None or not named:
             self._check_source(source)
-        return self._step(EventsArrived(table, source, arrival=clock_time()))
+        busy = None if self._meter is None else self._meter.share()
+        return self._step(EventsArrived(table, source, arrival=clock_time(), busy=busy))
 
     def advance(self, time: int | datetime.datetime) -> Results:
         """Promise that no later row has a time before `time`; return what became final."""
@@ -228,7 +233,8 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
     def _step(self, stimulus: Stimulus) -> Results:
         operator = self._bound("go on")
         before = set(operator.failed)
-        self.step(stimulus)
+        with nullcontext() if self._meter is None else self._meter.work():
+            self.step(stimulus)
         for name in operator.failed.keys() - before:
             _LOG.error("query '%s' failed and takes no more: %s", name, operator.failed[name])
         for name, dropped in self._dropped.items():

@@ -55,7 +55,6 @@ from outpace.hosts.clock import BusyMeter, clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.hosts.local.opened import OpenStream
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
-from outpace.pattern.disorder import Speculative
 from outpace.pattern.join import Join
 from outpace.pattern.query import Query
 from outpace.plan.late_events import LateEvents
@@ -109,10 +108,8 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
     ) -> None:
         super().__init__(sources=sources, timeouts=timeouts, choose=choose)
         self._query = query
-        disorder = query.order_of_arrival
-        follows = isinstance(disorder, Speculative) and disorder.follows_load
         #: Measures the load, where something follows it.
-        self._meter = BusyMeter() if follows else None
+        self._meter = BusyMeter() if query.follows_load else None
         self._dropped: LateEvents | None = None
         #: The columns of matches that hold the time of an event, where it is known how far back.
         self._timed: tuple[str, ...] = ()

@@ -277,14 +277,16 @@ class OperatorsInProgram:
         )
         self.front, self.back = GroupOperator(spec), _NothingBehind()
         self._aside, self._count = aside, count
+        self._meter = BusyMeter()
 
     def busy(self) -> float | None:
-        """Nobody measures it."""
-        return None
+        """Return for which part of the last stretch of time the queries were."""
+        return self._meter.share()
 
     def push(self, stimulus: Stimulus) -> Iterator[Found]:
         """Let all queries take what happened, and yield what they find."""
-        step = self.front.step(stimulus)
+        with self._meter.work():
+            step = self.front.step(stimulus)
         for kind in Aside:
             self._count(kind, step.count(kind))
         for (name, kind), rows in step.aside.items():

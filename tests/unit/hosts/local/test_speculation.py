@@ -187,6 +187,17 @@ def test_alpha_follows_the_load() -> None:
     assert stream.order.buffered == 2
 
 
+def test_alpha_follows_the_load_in_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outpace.hosts.clock._STRETCH", 0.0)
+    monkeypatch.setattr("outpace.hosts.clock.BusyMeter.add", lambda meter, seconds: None)
+    stream = op.open(op.group(rises()))
+    stream.push(rows((1, 10), (3, 30), (4, 20)))
+    assert stream.order.buffered
+    for _ in range(9):
+        stream.push(rows((4, 20)).slice(1))
+    assert stream.order.buffered == 1, "what has nothing to do lets them go on"
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
