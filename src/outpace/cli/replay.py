@@ -77,6 +77,8 @@ def replay(
     names = recorded.names if isinstance(recorded, QueryGroup) else (recorded.name,)
     told = ", ".join(f"'{name}'" for name in names)
     console.print(Text(f"{counted(count, 'step')} of {told}"))
+    if explain and steps.unexplained is not None:
+        typer.echo(steps.unexplained, err=True)
     if other:
         more = f", and {counted(len(other) - 1, 'other step')}" if len(other) > 1 else ""
         typer.echo(
@@ -155,7 +157,7 @@ def _explain(console: Console, steps: Replay, step: ReplayedStep, limit: int) ->
             if name:
                 console.print(Text(f"\n{name}:"))
             ConsoleWriter(console, limit).show(found.slice(0, limit), rows)
-    if text := step.explain(limit):
+    if steps.unexplained is None and (text := step.explain(limit)):
         console.print(Text(f"\n{text}\n"), soft_wrap=True)
     kept = [
         counted(state.rows_kept, "row"),

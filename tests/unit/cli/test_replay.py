@@ -86,6 +86,18 @@ def test_explain_shows_matches_and_what_is_undecided() -> None:
     assert "kept: 1 row, 0 open windows, 1 partition, 0 waiting, watermark 3" in text
 
 
+def test_explain_says_once_what_it_does_not_explain() -> None:
+    matcher = op.open(op.group(RISE.within(5)), record="together")
+    matcher.push({"ts": [1, 2], "price": [5.0, 6.0], "key": ["a", "a"]})
+    matcher.push({"ts": [3], "price": [5.0], "key": ["a"]})
+    code, lines, error = replay("together", "--explain")
+    assert (code, error) == (
+        0,
+        "steps of a group are not explained: record one query by itself\n",
+    )
+    assert lines[1:4] == ["", "rise:", "key  at"]
+
+
 def test_a_step_that_gives_something_else_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     before = WholeOperator.step
     monkeypatch.setattr(WholeOperator, "step", lambda *given: before(*given) * 2)

@@ -197,6 +197,7 @@ class ReplayedStep:
     skipped: bool
     state: StreamState
     _calls: list[MatcherCall] = field(default_factory=list, repr=False)
+    _unexplained: str | None = field(default=None, repr=False)
 
     @property
     def matches(self) -> pa.Table:
@@ -227,8 +228,9 @@ class ReplayedStep:
     def explain(self, limit: int = 20) -> str:
         """Explain why each match is one, and which rows a match may still start with.
 
-        Both are told of one query that has no windows. Rows are those of the partitions that the
-        step looked at, and are numbered from the beginning of the stream.
+        Rows are those of the partitions that the step looked at, and are numbered from the
+        beginning of the stream. Where steps are not explained, the text says why: see
+        `Replay.unexplained`.
 
         Parameters
         ----------
@@ -237,6 +239,8 @@ class ReplayedStep:
         """
         from outpace.explanation.why import undecided, why
 
+        if self._unexplained is not None:
+            return Text(self._unexplained)
         parts = []
         for call in self._calls:
             found = call.outcome.found
@@ -275,6 +279,8 @@ class Replay(Iterator[ReplayedStep]):
         The stream after the last step that was yielded: it can be pushed to, or its state saved.
     torn
         The place of what was torn at the end of the recording, once that is reached.
+    unexplained
+        Why steps are not explained; None where they are.
 
     Examples
     --------
@@ -308,6 +314,20 @@ class Replay(Iterator[ReplayedStep]):
         """The place of what was torn at the end of the recording, once that is reached."""
         return self._recording.torn
 
+    @property
+    def unexplained(self) -> str | None:
+        """Why steps are not explained; None where they are."""
+        query = self.query
+        if isinstance(query, QueryGroup):
+            return "steps of a group are not explained: record one query by itself"
+        if isinstance(query, Join):
+            return "steps of a join are not explained: its columns say what was joined"
+        if query.windows is not None:
+            return "steps are explained of a query without windows"
+        if query.uncertainty is not None:
+            return "steps are explained of a query without uncertain, in one order of the events"
+        return None
+
     def __next__(self) -> ReplayedStep:
         return next(self._steps)
 
@@ -325,7 +345,7 @@ class Replay(Iterator[ReplayedStep]):
                 query,
                 sources=sources,
                 timeouts=timeouts,
-                choose=self._observed if query.windows is None else None,
+                choose=self._observed if self.unexplained is None else None,
             )
         except OutpaceError as error:
             error.where = error.where or str(recording.path)
@@ -395,7 +415,7 @@ class Replay(Iterator[ReplayedStep]):
             stream.partitions,
             stream.buffered,
             stream.watermark,
-            stream.order.slack if isinstance(stream, StreamMatcher) else 0,
+            stream.order.slack,
         )
         return ReplayedStep(
             frame.first,
@@ -408,6 +428,7 @@ class Replay(Iterator[ReplayedStep]):
             skipped,
             state,
             list(self._calls),
+            self.unexplained,
         )
 
     def _title(self, stimulus: Stimulus) -> str:

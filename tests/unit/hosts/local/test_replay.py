@@ -705,3 +705,31 @@ def test_predicates_of_windows_count_by_their_name(folder: Path) -> None:
     with pytest.raises(StateError, match="parts in Python"):
         op.replay(folder)
     assert len(list(op.replay(folder, query=query))) == 1
+
+
+def unexplained(folder: Path, opened: Callable[[], Any]) -> str:
+    """Record a step, and return what the replay says in place of an explanation."""
+    opened().push({"ts": [1, 2, 9], "price": [2.0, 1.0, 0.0]})
+    (step,) = op.replay(folder)
+    return step.explain()
+
+
+def test_what_is_not_explained_is_told_and_not_made_up(folder: Path) -> None:
+    # Step B before step A is a match in the other order, which no run through the events shows.
+    pair = op.Query("pair").order_by("ts").pattern("A B").define(A="price = 1", B="price = 2")
+    unsure = pair.measures(at="A.ts").no_skip().within(9).uncertain(3)
+    told = unexplained(folder, lambda: op.open(unsure, record=folder))
+    assert told == "steps are explained of a query without uncertain, in one order of the events"
+
+
+def test_a_step_of_a_group_has_the_longest_slack_and_says_why_it_is_not_explained(
+    folder: Path,
+) -> None:
+    one, other = (
+        op.Query(name).order_by("ts").pattern("A").measures(at="A.ts").disorder(op.KSlack(slack))
+        for name, slack in (("one", 5), ("other", 1))
+    )
+    told = unexplained(folder, lambda: op.open(op.group(one, other), record=folder))
+    assert told == "steps of a group are not explained: record one query by itself"
+    (step,) = op.replay(folder)
+    assert step.state.slack == 5
