@@ -188,9 +188,12 @@ def _before(queue: deque[tuple[int, WindowMatches]], frontier: int) -> list[Wind
     while queue:
         earliest, part = queue[0]
         cut = int(np.searchsorted(part.event, frontier))
-        if cut:
-            ready.append(part.take(_rows(0, cut)))
+        if not cut:
+            break
+        ready.append(part.take(_rows(0, cut)))
         if cut < len(part):
+            # Made now: of what is cut again and again it would be through all cuts before.
+            _ = part.ids, part.phase, part.window, part.partition
             queue[0] = earliest, part.take(_rows(cut, len(part)))
             break
         queue.popleft()

@@ -239,3 +239,20 @@ def test_a_frontier_that_falls_is_refused() -> None:
         merger.advance(0, 4, 0)
     with pytest.raises(StateError, match="it has a match of event 4, after all before 5"):
         merger.push(0, matches_of([One(4, 1, 0, 0, 0, 7)]))
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_what_waits_for_many_turns_comes_out(step: int) -> None:
+    """A part that nothing, or one match, is taken of in each turn, more often than calls nest."""
+    turns = 2000
+    found = [One(event, COMPLETING, 0, 0, 0, event) for event in range(turns + 1)]
+    merger, given = Merger(SCHEMA, 2, distinct=False), list[int]()
+    merger.push(0, matches_of(found))
+    merger.advance(0, ENDED, ENDED)
+    for turn in range(turns):
+        merger.advance(1, step * turn, 0)
+        given += [int(one) for one in merger.pop().table["id"].to_pylist()]
+    merger.advance(1, ENDED, ENDED)
+    last = merger.pop()
+    assert [*given, *last.ids.words[:, 1].tolist()] == list(range(turns + 1))
+    assert len(last.phase) == len(last)
