@@ -81,7 +81,7 @@ class Back(Stateful):
     can change; where all have answered, `AllAnswered` lets the rest out.
     """
 
-    CHANGED = ("_merger", "_due", "_horizons", "_watermarks", "_history")
+    CHANGED = ("_merger", "_due", "_horizons", "_watermarks", "_history", "_timed_out")
 
     def __init__(self, spec: OperatorSpec) -> None:
         self._spec, count = spec, spec.instances or 1

@@ -209,18 +209,22 @@ class Front(Stateful):
     @property
     def _only_looks(self) -> bool:
         """Whether nothing changes before an answer has come."""
-        return self._splitter is None and self.intake.in_order
+        return self._splitter is None and self._schedule is None and self.intake.in_order
 
     def _take(self, message: Stimulus) -> list[Move]:
         if self._ended:
             raise DataError("the matcher is finished", hint="open a new one for more input")
-        if self._retained is not None:
-            self._retained.forget(self.certain)
-            order = self.intake.order
-            if isinstance(order, SpeculativeOrder) and order.memory is not None:
-                order.room = max(0, order.memory - self._retained.uncertain(self.certain))
+        certain, order = self.certain, self.intake.order
+        if (
+            self._retained is not None
+            and isinstance(order, SpeculativeOrder)
+            and order.memory is not None
+        ):
+            order.room = max(0, order.memory - self._retained.uncertain(certain))
         self._untaken = None
         released = self.intake.take(message)
+        if self._retained is not None:
+            self._retained.forget(certain)
         self._lost = not self.intake.in_order
         ended = isinstance(message, SourceEnded) and message.source is None
         said: list[Move] = [*self.intake.aside(released)]

@@ -11,14 +11,17 @@ Memory: that of the operators, and of the events that wait for the largest K of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
-from outpace.engine.front import FrontCounters
+from outpace.engine.front import Front, FrontCounters
 from outpace.engine.group_spec import GroupSpec, GroupStep
 from outpace.engine.intake import JoinedIntakes
 from outpace.engine.message import (
     Aside,
     EventsArrived,
+    Move,
     SourceEnded,
     Stimulus,
 )
@@ -28,7 +31,6 @@ from outpace.engine.shared_order import (
     GroupMember,
     SharedBits,
     SharedOrder,
-    noted,
     operator_states,
     restore_operators,
 )
@@ -60,10 +62,7 @@ class GroupOperator(Stateful):
         agreeing: dict[tuple[object, ...], list[GroupMember]] = {}
         for member in members:
             agreeing.setdefault(member.ordering, []).append(member)
-        self._orders = [
-            SharedOrder(one, self._shared, place, together=spec.together)
-            for one in agreeing.values()
-        ]
+        self._orders = [SharedOrder(one, self._shared, place) for one in agreeing.values()]
         self._alone: dict[str, WholeOperator] = {}
         for one in (operator for operator in spec.operators if not _shares(operator.query)):
             with told_of(one.query):
@@ -74,7 +73,7 @@ class GroupOperator(Stateful):
         ]
         #: How many events came late.
         self._late = 0
-        self._lost = False
+        self._lost = self._ended = False
         #: Why queries have failed, by their names: they take no more, and the others go on.
         self.failed: Failures = {}
 
@@ -102,9 +101,14 @@ class GroupOperator(Stateful):
 
     @property
     def intake(self) -> JoinedIntakes:
-        """How the events of all queries come in."""
-        alone = (one.front.intake for one in self._alone.values())
-        return JoinedIntakes([*(order.intake for order in self._orders), *alone])
+        """How the events of all queries that have not failed come in."""
+        shared = [one.intake for one in self._orders if one.goes_on(self.failed)]
+        alone = [one.front.intake for one in self._going().values()]
+        return JoinedIntakes([*shared, *alone])
+
+    def _going(self) -> dict[str, WholeOperator]:
+        """Return the operators with an order of their own that have not failed, by their names."""
+        return {name: one for name, one in self._alone.items() if name not in self.failed}
 
     def counters(self) -> FrontCounters:
         """Return what there was, and what waits."""
@@ -118,9 +122,10 @@ class GroupOperator(Stateful):
     @property
     def timer(self) -> int | None:
         """When `TimerFired` is due; None where never."""
-        timers = [one.intake.timer for one in self._orders]
-        going = (one for name, one in self._alone.items() if name not in self.failed)
-        timers += [one.front.timer for one in going]
+        if self._ended:
+            return None
+        timers = [one.intake.timer for one in self._orders if one.goes_on(self.failed)]
+        timers += [one.front.timer for one in self._going().values()]
         return min((one for one in timers if one is not None), default=None)
 
     def step(self, stimulus: Stimulus) -> GroupStep:
@@ -132,36 +137,58 @@ class GroupOperator(Stateful):
         """
         if self._lost or len(self.failed) == len(self._names):
             raise DataError("an earlier push failed", hint="resume the group from a saved state")
+        if self._ended:
+            raise DataError("the group is finished", hint="open a new one for more input")
         shared = stimulus
         if isinstance(stimulus, EventsArrived) and self._orders:
             shared = replace(stimulus, rows=self._shared.added(stimulus.rows))
+        going, failed, given = self._going(), dict(self.failed), GroupStep()
         intakes = [one.intake.snapshot() for one in self._orders]
-        alone = {name: one.snapshot() for name, one in self._alone.items()}
-        failed, given = dict(self.failed), GroupStep()
+        fronts = [one.front.snapshot() for one in going.values()]
+        moves: dict[str, list[Move]] = {}
         try:
             released = [one.intake.take(shared) for one in self._orders]
-            for name, operator in self._alone.items():
-                if name not in self.failed:
-                    together = self._spec.together
-                    with noted(operator.spec.query, self.failed, together=together, by=operator):
-                        given.take(name, operator.step(stimulus))
+            for name, operator in going.items():
+                with self._noted(operator.spec.query, operator.front):
+                    moves[name] = operator.front.step(stimulus)
         except BaseException:
-            for one, was in zip(self._orders, intakes, strict=True):
-                one.intake = was
-            for name, before in alone.items():
-                self._alone[name].become(before)
+            for one, intake in zip(self._orders, intakes, strict=True):
+                one.intake = intake
+            for operator, front in zip(going.values(), fronts, strict=True):
+                operator.front.become(front)
             self.failed = failed
             raise
         self._lost = True
+        for name, said in moves.items():
+            with self._noted(going[name].spec.query):
+                given.take(name, going[name].carry(said))
         ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
         for order, events in zip(self._orders, released, strict=True):
-            order.pass_on(events, given, self.failed, ended=ended)
+            order.pass_on(events, given, self._noted, self.failed, ended=ended)
+        self._ended = ended
         self._late += given.count(Aside.LATE)
         self._lost = False
         if not given.emits:
             raise next(reversed(self.failed.values()))
         given.emits = {name: given.emits[name] for name in self._names if name in given.emits}
         return given
+
+    @contextmanager
+    def _noted(self, query: Query, front: Front | None = None) -> Iterator[None]:
+        """Note the error of a query, which is its own, in place of raising it.
+
+        A lack of memory is nobody's own, and where all end together no error is. Nor is one after
+        which a front has lost nothing: it refuses the rows.
+        """
+        try:
+            with told_of(query):
+                yield
+        except Exception as error:
+            memory = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
+            refused = front is not None and not front.has_lost
+            if self._spec.together or memory or refused:
+                raise
+            self.failed[query.name] = error
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -175,6 +202,7 @@ class GroupOperator(Stateful):
             "queries": self._names,
             "orders": self._orderings,
             "failed": failed,
+            "ended": self._ended,
         }
         return State(numbers, parts=parts)
 
@@ -208,7 +236,7 @@ class GroupOperator(Stateful):
         for number, order in enumerate(self._orders):
             order.restore(state.part(f"order {number}"), failed)
         restore_operators(self._alone, state, failed)
-        self.failed = failed
+        self.failed, self._ended = failed, state.numbers.get("ended") is True
 
     def _failed_before(self, saved: object) -> Failures:
         """Return the queries that had failed when a state was saved."""

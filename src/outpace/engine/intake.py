@@ -259,6 +259,11 @@ class JoinedIntakes:
     each: Sequence[Intake]
 
     @property
+    def watermark(self) -> int:
+        """No later event has a time before this, in any order; NO_TIME while one does not know."""
+        return min((one.order.watermark for one in self.each), default=int(NO_TIME))
+
+    @property
     def waits(self) -> JoinedWaits:
         """How long events wait for their turn."""
         return JoinedWaits([one.waits for one in self.each])
@@ -283,7 +288,8 @@ class JoinedIntakes:
 
         Those that wait count in each, and else the greatest counts.
         """
-        return OrderCounters.joined([one.counters(source) for one in self.each])
+        each = [one.counters(source) for one in self.each]
+        return OrderCounters.joined(each) if each else OrderCounters()
 
 
 def _has(schema: pa.Schema, field: pa.Field) -> bool:

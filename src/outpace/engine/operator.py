@@ -30,6 +30,7 @@ from outpace.engine.message import (
     DeliveryFailed,
     Emit,
     Instruction,
+    Move,
     SetAside,
     Stimulus,
 )
@@ -61,17 +62,16 @@ class WholeOperator(Stateful):
         assert spec.instances is None, "instances that share windows have places of their own"
         self.spec, self._place = spec, place
         self.front, self.instance, self.back = Front(spec, place), Instance(spec), Back(spec)
-        #: Whether the front took what happened last.
-        self._delivers = True
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
         """Take what happened and return what is to be done; see `Front.step` for errors."""
+        return self.carry(self.front.step(stimulus))
+
+    def carry(self, moves: Sequence[Move]) -> list[Instruction]:
+        """Let instance and back take what the front said last, and return what is to be done."""
         aside: list[Instruction] = []
         begun, answered = self.instance.begun, False
         try:
-            self._delivers = False
-            moves = self.front.step(stimulus)
-            self._delivers = True
             for message in moves:
                 match message:
                     case SetAside():
@@ -88,11 +88,6 @@ class WholeOperator(Stateful):
             if answered or self.instance.begun != begun:
                 self.front.step(DeliveryFailed())
             raise
-
-    @property
-    def refuses(self) -> bool:
-        """Whether the front refused what happened last, of which nothing was taken then."""
-        return not self._delivers and not self.front.has_lost
 
     @property
     def alpha(self) -> float:

@@ -16,7 +16,7 @@ from outpace.engine.match.output import timed_out_schema
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import kept_columns, prepare, with_clock_errors
 from outpace.engine.split.schedule import overlapping, scheduler_of
-from outpace.errors import BindError, did_you_mean
+from outpace.errors import BindError, UnsupportedError, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bind.query import bind_operator, with_changes
@@ -110,6 +110,13 @@ class OperatorSpec:
                     where="disorder",
                     hint=did_you_mean(source, self.sources or ()),
                 )
+
+        if self.timeouts and self.corrects:
+            raise UnsupportedError(
+                "partial matches that timed out are told where no late event corrects them",
+                where="timeouts",
+                hint="leave out timeouts, or let late events be dropped or set aside",
+            )
 
     def __getstate__(self) -> dict[str, object]:
         return {one.name: getattr(self, one.name) for one in fields(self)}

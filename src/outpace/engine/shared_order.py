@@ -9,8 +9,8 @@ for it, and rows that no step of a query can use do not reach its operator: they
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -46,7 +46,7 @@ from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.rows.partition import gather, one_array
 from outpace.engine.rows.rearranged import as_table
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State
+from outpace.engine.state import NATURAL, State, integer
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import OutpaceError
 from outpace.pattern.bind.disorder import BoundDisorder
@@ -243,16 +243,11 @@ class SharedOrder(Stateful):
         Their bits, among those of others.
     place
         Which one it is, where each of several has events of its own.
-    together
-        Whether the error of one query ends all.
     """
 
     CHANGED = ("intake", "operators")
 
-    def __init__(
-        self, members: Sequence[GroupMember], shared: SharedBits, place: int, *, together: bool
-    ) -> None:
-        self._together = together
+    def __init__(self, members: Sequence[GroupMember], shared: SharedBits, place: int) -> None:
         self._places = {one.query.name: shared.places(one.bits) for one in members}
         first = members[0]
         slacks = isinstance(first.disorder.value, KSlack) and first.ordering[1]
@@ -262,7 +257,7 @@ class SharedOrder(Stateful):
         self._links = [by_slack[slack] for slack in sorted(by_slack)]
         whole = first.whole
         schema = pa.schema([*whole.schema, *shared.fields])
-        spec = replace(whole, schema=schema, given=whole.task)
+        spec = replace(whole, schema=schema, given=whole.given)
         chained = [link[0].disorder for link in self._links]
         order = SlackChain(spec.bound, chained, spec.arriving) if len(chained) > 1 else None
         self.intake = Intake(spec, place, order)
@@ -284,8 +279,18 @@ class SharedOrder(Stateful):
         )
         return [f"ordered once for {names}, in a chain", *chain]
 
+    def goes_on(self, failed: Failures) -> bool:
+        """Say whether any of its queries has not failed."""
+        return any(name not in failed for name in self.operators)
+
     def pass_on(
-        self, released: ReleasedEvents, step: GroupStep, failed: Failures, *, ended: bool
+        self,
+        released: ReleasedEvents,
+        step: GroupStep,
+        noted: Callable[[Query], AbstractContextManager[None]],
+        failed: Failures,
+        *,
+        ended: bool,
     ) -> None:
         """Let the queries take what was released, and note what each gives, or its error."""
         self.released += released.rows.num_rows
@@ -298,7 +303,7 @@ class SharedOrder(Stateful):
                     step.take_ids(kind, table)
                     aside.append(SetAside(kind, _without_added(table, self._shown)))
             for member in (one for one in link if one.query.name not in failed):
-                with noted(member.query, failed, together=self._together):
+                with noted(member.query):
                     emit = self._member_step(member, rows, events.watermark, ended=ended)
                     step.take(member.query.name, [*aside, emit])
 
@@ -322,32 +327,15 @@ class SharedOrder(Stateful):
     def state(self, failed: Failures) -> State:
         """Return all that is kept, but for queries that failed, for `restore`."""
         return State(
-            {}, parts={"intake": self.intake.state(), **operator_states(self.operators, failed)}
+            {"released": self.released},
+            parts={"intake": self.intake.state(), **operator_states(self.operators, failed)},
         )
 
     def restore(self, state: State, failed: Failures) -> None:
         """Go on from what `state` returned."""
+        self.released = integer(state.numbers, "released", NATURAL)
         self.intake.restore(state.part("intake"))
         restore_operators(self.operators, state, failed)
-
-
-@contextmanager
-def noted(
-    query: Query, failed: Failures, *, together: bool, by: WholeOperator | None = None
-) -> Iterator[None]:
-    """Note the error of a query, which is its own, in place of raising it.
-
-    A lack of memory is nobody's own, and where all end together no error is. Nor is one after which
-    the operator has taken nothing: it refuses the rows.
-    """
-    try:
-        with told_of(query):
-            yield
-    except Exception as error:
-        memory = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
-        if together or memory or (by is not None and by.refuses):
-            raise
-        failed[query.name] = error
 
 
 def operator_states(operators: Mapping[str, WholeOperator], failed: Failures) -> dict[str, State]:

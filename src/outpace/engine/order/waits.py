@@ -124,9 +124,9 @@ class JoinedWaits:
     @property
     def waited(self) -> int:
         """How long events waited, added up."""
-        return max(one.waited for one in self.each)
+        return max((one.waited for one in self.each), default=0)
 
     @property
     def longest(self) -> int:
         """The longest that an event has waited."""
-        return max(one.longest for one in self.each)
+        return max((one.longest for one in self.each), default=0)

@@ -194,7 +194,7 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
     @property
     def watermark(self) -> int | None:
         """No later row has a time before this for any query; None where one does not know."""
-        told = min((one.front.watermark for one in self._operators), default=NO_TIME)
+        told = NO_TIME if self._operator is None else self._operator.intake.watermark
         return None if told == NO_TIME else int(told)
 
     @property
@@ -225,7 +225,8 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
         self._last = GroupStep()
 
     def _instructions(self, stimulus: Stimulus) -> Instructions:
-        self._last = self._bound("go on").step(stimulus)
+        operator, self._last = self._bound("go on"), GroupStep()
+        self._last = operator.step(stimulus)
         self._begun = True
         return self._last.instructions
 

@@ -323,9 +323,10 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
         if not self._begun and isinstance(stimulus, EventsArrived):
             bring = stimulus.rows.schema.get_field_index(EVENT_ID.name) >= 0
             operator = self._bring_ids(operator.spec) if bring else operator
-        self._begun = True
         with nullcontext() if self._meter is None else self._meter.work():
-            return operator.step(stimulus)
+            found = operator.step(stimulus)
+        self._begun = True
+        return found
 
     def _bring_ids(self, spec: OperatorSpec) -> WholeOperator:
         """Let events keep the ids that they bring, before any has come."""

@@ -263,7 +263,7 @@ class Run:
         self._dropped = {
             one.name: LateEvents(one)
             for one in queries
-            if one.order_of_arrival is not None and one.order_of_arrival.late is Late.DROP
+            if one.order_of_arrival is not None and Late(one.order_of_arrival.late).drops
         }
         self._tables = self._run()
 

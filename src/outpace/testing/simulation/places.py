@@ -242,7 +242,7 @@ def run_in_one_place(
         outcome.take(answer)
         trace.say(f"  {text_of(answer)}")
         if saves and number < len(steps):
-            if arrival.is_in_order and isinstance(stimulus, EventsArrived):
+            if isinstance(stimulus, EventsArrived):
                 _refuse(kept, arrival, stimulus.rows, trace)
             if random.random() < 0.3:
                 kept.save()
@@ -256,19 +256,22 @@ def run_in_one_place(
 
 
 def _refuse(kept: SavedPart, arrival: DrawnArrival, rows: pa.Table, trace: RunTrace) -> None:
-    """Push a row that comes before others that were pushed, which must change nothing."""
-    name = arrival.query.order[0].column
-    times = [*arrival.events[name].slice(0, 1).to_pylist(), *rows[name].to_pylist()]
-    if len(times) < 2 or times[0] >= times[-1]:
-        return
-    trace.say(f"a row goes back to {times[0]}")
+    """Push a row that comes before others, or one without a time, which must change nothing."""
+    name, row = arrival.query.order[0].column, arrival.events.slice(0, 1)
+    if not arrival.is_in_order:
+        row = row.drop_columns([name])
+    else:
+        times = [*row[name].to_pylist(), *rows[name].to_pylist()]
+        if len(times) < 2 or times[0] >= times[-1]:
+            return
+    trace.say(f"a row is wrong: {row.to_pylist()}")
     before = kept.part.state().encode()
     try:
-        kept.part.step(EventsArrived(arrival.events.slice(0, 1)))
+        kept.part.step(EventsArrived(row))
     except DataError:
         check(kept.part.state().encode() == before, "a row that is refused changes the state")
     else:
-        raise SimulationError("a row that goes back is taken")
+        raise SimulationError("a row that is wrong is taken")
 
 
 # --- Several places ------------------------------------------------------------------------------

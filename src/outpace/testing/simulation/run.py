@@ -219,7 +219,7 @@ def _draw(random: Random, *, clocked: bool, corrects: bool) -> _Scenario:
     way = random.choice(ways)
     arrival = way(random, query, events, _PIECES[place])
     timeouts = query.operator is None and query.windows is None and query.bound is not None
-    timeouts = timeouts and place != PLACES and not corrects  # A back has none.
+    timeouts = timeouts and not corrects
     choose = random.choice([make_twin, _chosen])
     return _Scenario(replace(case, query=query), arrival, place, timeouts, choose)
 

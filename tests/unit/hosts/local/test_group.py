@@ -337,3 +337,58 @@ def test_operators_of_a_group_that_are_lost_go_on_from_a_saved_state() -> None:
     group.restore(state)
     group.step(EventsArrived(rows((4, 0), (10, 0))))
     assert group.counters().order.late == 1
+
+
+def test_a_query_that_refuses_rows_lets_no_other_tell_timeouts_twice() -> None:
+    one = op.Query("one").order_by("ts").pattern("A -> B").define(A="k = 'a'", B="k = 'b'")
+    two = op.Query("two").order_by("n").pattern("X").define(X="k = 'a'").measures(n="X.n")
+    group = op.open(op.group(one.measures(at="B.ts").within(5), two), timeouts=True)
+    group.push({"ts": [1], "n": [10], "k": ["a"]})
+    with pytest.raises(op.DataError, match="comes before rows"):
+        group.push({"ts": [100], "n": [5], "k": ["c"]})
+    group.push({"ts": [100], "n": [11], "k": ["c"]})
+    assert group.timed_out["one"].num_rows == 1
+
+
+class Total(op.Operator):
+    """Adds up; nobody can save it."""
+
+    output = pa.schema([("total", pa.int64())])
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def process(self, events: pa.Table) -> None:
+        self.total += sum(events["v"].to_pylist())
+
+    def close(self) -> dict[str, list[int]]:
+        return {"total": [self.total]}
+
+
+def test_an_operator_that_nobody_can_save_is_one_of_a_group() -> None:
+    total = op.Query("total").order_by("ts").apply(Total).over(op.windows.count(3))
+    group = op.open(op.group(total, single("a")))
+    found = [group.push(rows((ts, ts))) for ts in range(4)]
+    assert [one["total"].num_rows for one in found] == [0, 0, 1, 0]
+
+
+def test_a_group_is_over_when_it_is_finished() -> None:
+    group = op.open(op.group(single("a"), single("b", 3)))
+    group.push(rows((1, 1)))
+    group.finish()
+    for values in ((5, 0), (6, 1)):
+        with pytest.raises(op.DataError, match="the group is finished"):
+            group.push(rows(values))
+    assert not group.failed
+    with pytest.raises(op.DataError, match="the group is finished"):
+        op.resume(op.group(single("a"), single("b", 3)), group.state()).push(rows((7, 1)))
+
+
+def test_the_watermark_of_a_group_is_that_of_queries_that_go_on() -> None:
+    wrong = single("wrong", 9).measures(n="CAST(A.key AS INT)")
+    group = op.open(op.group(single("right", 3), wrong), schema=SCHEMA)
+    group.push(rows((1, 1), (2, 2), (30, 0)))
+    assert list(group.failed) == ["wrong"]
+    assert group.watermark == 27 - 6  # They share a chain, and its last link waits for all.
+    group.push(rows((40, 0)))
+    assert group.watermark == 31

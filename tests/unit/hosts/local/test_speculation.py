@@ -252,3 +252,17 @@ def test_a_state_with_other_settings_is_refused() -> None:
     stream.push(rows((1, 1)))
     with pytest.raises(op.StateError, match="in another way"):
         op.resume(rises(alpha=0.25), stream.state())
+
+
+def test_a_row_that_is_refused_leaves_the_state_as_it_was() -> None:
+    pairs = op.Query("pairs").order_by("ts").pattern("A -> B").define(A="v = 1", B="v = 2")
+    pairs = pairs.measures(first="A.ts", last="B.ts")
+    query = pairs.disorder(op.Speculative(5, alpha=0.0, checkpoints=1))
+    stream = op.open(query)
+    for ts in range(30):
+        stream.push({"ts": [ts], "v": [ts % 3]})
+    before = stream.state()
+    with pytest.raises(op.DataError, match="NULL"):
+        stream.push(pa.table({"ts": pa.array([None], pa.int64()), "v": [1]}))
+    assert stream.state() == before
+    op.resume(query, before).push({"ts": [26], "v": [2]})
