@@ -62,8 +62,6 @@ class WholePartitions:
         query = self.task.bound.query
         if query.effective_selection is not Selection.ALL or query.uncertainty is not None:
             return len(self.found.start)
-        from outpace.engine.match.partitions import count_matches
-
         return count_matches(self.task, self.block, Resume.fresh(len(self.block.segments) - 1))
 
     def timed_out(self) -> pa.Table:
