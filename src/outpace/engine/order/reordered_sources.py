@@ -172,7 +172,8 @@ class ReorderedSources(Order):
         """When the order of any source wants to be asked again, or a source is silent."""
         timers = [self._each[source].timer for source in self._live()]
         if self._silence is not None and self._arrival is None:
-            timers.append(self._silence.timer)
+            # Who waits for missing events is not silent before they are given up.
+            timers.append(self._silence.timer_but(self._missing()))
         return min((timer for timer in timers if timer is not None), default=None)
 
     def watermark_of(self, source: str) -> int:

@@ -65,7 +65,11 @@ class Silence(Stateful):
     @property
     def timer(self) -> int | None:
         """When the next source is silent, if it does not speak."""
-        patient = [one for one in self.live if self._patience[one] != _NEVER]
+        return self.timer_but()
+
+    def timer_but(self, missing: Container[str] = ()) -> int | None:
+        """Return when the next source is silent, if it does not speak, but those that wait."""
+        patient = [one for one in self.live if self._patience[one] != _NEVER and one not in missing]
         return min(map(self._ends, patient), default=None) if self._counts else None
 
     def find(self, clock: int, missing: Container[str] = ()) -> bool:

@@ -183,6 +183,19 @@ def test_a_source_with_a_gap_is_not_silent():
     assert times(released) == [1, 4, 6, 7]
 
 
+def test_a_timer_that_fired_is_not_due_once_more():
+    order = order_of(op.Sequence("5 s", at_least="5 s", patience="2 s"), ("a", "b"))
+    order.push(piece("a", 0, 1))
+    order.push(piece("b", 0, 1))
+    order.push(piece("a", 0, 5, first=2))
+    assert order.timer == 2 * SECOND
+    order.fire(2 * SECOND)
+    # What is missing of a is waited for, so only when it is given up there is something to do.
+    assert order.timer == 5 * SECOND
+    order.fire(5 * SECOND)
+    assert order.timer is None
+
+
 def test_events_that_a_silent_source_holds_go_on_in_their_order():
     order = order_of(op.KSlack(5, patience="2 s"), ("a", "b"))
     order.push(piece("b", 0, 8, 10, 9))
