@@ -359,7 +359,9 @@ def _value(kind: SettingKind) -> st.SearchStrategy[Any]:
         case Number(least=least, most=most, whole=whole):
             low = None if isinstance(least, str) else least
             if whole:
-                return st.integers(*(None if end is None else int(end) for end in (low, most)))
+                # A number that does not fit into 64 bits is refused.
+                most = (1 << 63) - 1 if most is None else most
+                return st.integers(1 - (1 << 63) if low is None else int(low), int(most))
             return st.floats(low, most, allow_nan=False, allow_infinity=False)
         case Choice(members=members):
             return st.sampled_from(members)
