@@ -88,7 +88,8 @@ class GroupMember:
     def bits(self) -> BitTask:
         """Its pattern, where rows bring bits."""
         assert self.whole.task is not None
-        return with_bits(self.whole.task)
+        moved = self.disorder.moved(clocks=self.whole.sources is not None)
+        return with_bits(self.whole.task, moved=moved)
 
     @cached_property
     def spec(self) -> OperatorSpec:

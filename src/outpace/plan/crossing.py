@@ -123,7 +123,9 @@ class QueryCrossing(Crossing):
         return self.bits.task
 
 
-def plan_crossing(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> QueryCrossing:
+def plan_crossing(
+    query: Query, schema: pa.Schema, *, timeouts: bool = False, moved: str | None = None
+) -> QueryCrossing:
     """Decide what of rows of a schema crosses.
 
     Parameters
@@ -132,6 +134,8 @@ def plan_crossing(query: Query, schema: pa.Schema, *, timeouts: bool = False) ->
         The query, and the input's columns.
     timeouts
         Whether partial matches that WITHIN ended are asked for.
+    moved
+        The time, where events may get another one behind the crossing.
     """
     windows = None if query.windows is None else bind_windows(query, schema)
     if query.operator is not None:
@@ -143,7 +147,7 @@ def plan_crossing(query: Query, schema: pa.Schema, *, timeouts: bool = False) ->
             windows=windows,
         )
     task = prepare(query, schema, timeouts=timeouts)
-    bits, computed = _computed_by_catalyst(task)
+    bits, computed = _computed_by_catalyst(task, moved)
     used = {*kept_columns(bits.task, schema), *(() if windows is None else windows.columns)}
     return QueryCrossing(
         schema=schema,
@@ -156,9 +160,11 @@ def plan_crossing(query: Query, schema: pa.Schema, *, timeouts: bool = False) ->
     )
 
 
-def _computed_by_catalyst(task: Task) -> tuple[BitTask, tuple[tuple[str, str], ...]]:
+def _computed_by_catalyst(
+    task: Task, moved: str | None
+) -> tuple[BitTask, tuple[tuple[str, str], ...]]:
     """Return the query that reads bits, and the variable and the Spark SQL of each bit."""
-    bits = with_bits(task, lambda condition: catalyst_text(condition) is not None)
+    bits = with_bits(task, lambda condition: catalyst_text(condition) is not None, moved)
     computed = []
     for predicate in bits.predicates:
         assert predicate.expression is not None

@@ -235,7 +235,8 @@ def plan_stream(
         # Who sent an event is known by its cell, and breaks ties without a column.
         disorder = replace(disorder, ties=tuple(name for name in disorder.ties if name != SOURCE))
     clocks = sources is not None and _has_clocks(schema)
-    crossing = plan_crossing(query, schema, timeouts=timeouts)
+    moved = disorder.moved(clocks=clocks)
+    crossing = plan_crossing(query, schema, timeouts=timeouts, moved=moved)
     bits = crossing.bits
     known = schema if bits is None else bits.task.bound.schema
     side = disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE

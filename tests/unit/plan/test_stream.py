@@ -9,11 +9,11 @@ from outpace.engine.codec.table import read_table
 from outpace.engine.stage import WholeStage, restore_stage, run_step, save_stage
 from outpace.errors import StateError
 from outpace.hosts.background import Compilable
-from outpace.pattern.disorder import LDOP, Punctuation
+from outpace.pattern.disorder import LDOP, InOrder, KSlack, Punctuation
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows
-from outpace.plan.stream import plan_stream
+from outpace.plan.stream import StreamPlan, plan_stream
 from outpace.testing.stream_chain import Chain
 
 
@@ -61,12 +61,30 @@ def test_a_stage_knows_by_the_bits_of_events_which_of_them_wait_with_ldop():
     rows = pa.table({"ts": [1, 2, 3, 4, 200], "type": ["a", "x", "b", "x", "x"]})
     waiting, found = [], []
     for piece in (rows.slice(0, 4), rows.slice(4)):
-        cells = run_step(stage, plan.packing.pack(piece), 0, 1, 0)
+        found += found_in(plan, stage, piece)
         waiting.append(stage.part.front.intake.counters().buffered)
-        blocks = [cell.block for cell in cells if cell.kind is CellKind.MATCHES]
-        found += [row for block in blocks for row in read_table(block).to_pylist()]
     assert waiting == [2, 0]
     assert found == [{"at": 3}]
+
+
+def found_in(plan: StreamPlan, stage: WholeStage, rows: pa.Table) -> list[dict[str, object]]:
+    """Return the matches that a stage finds in the next rows."""
+    cells = run_step(stage, plan.packing.pack(rows), 0, 1, 0)
+    blocks = [cell.block for cell in cells if cell.kind is CellKind.MATCHES]
+    return [row for block in blocks for row in read_table(block).to_pylist()]
+
+
+@pytest.mark.parametrize("disorder", [InOrder(late="pass"), KSlack(0, late="pass")])
+def test_a_condition_on_the_time_reads_the_one_that_a_late_event_passes_at(disorder):
+    schema = pa.schema({"ts": pa.int64(), "type": pa.string()})
+    query = Query("q").order_by("ts").pattern("A").define(A="ts >= 10 AND type = 'a'")
+    plan = plan_stream(query.measures(at="A.ts").disorder(disorder), schema, 2)
+    assert plan.computed == (("A", "(`type` = 'a')"),)
+    stage = plan.stages[0].make(0)
+    assert isinstance(stage, WholeStage)
+    pieces = [pa.table({"ts": times, "type": ["b", "a"]}) for times in ([1, 12], [13, 3])]
+    assert found_in(plan, stage, pieces[0]) in ([], [{"at": 12}])
+    assert found_in(plan, stage, pieces[1])[-1] == {"at": 12}
 
 
 class Nothing(EventOperator):

@@ -83,7 +83,9 @@ def columns_read(predicates: Sequence[Predicate]) -> tuple[str, ...]:
 
 
 def with_bits(
-    task: Task, computable: Callable[[BoundExpression], bool] = lambda _: True
+    task: Task,
+    computable: Callable[[BoundExpression], bool] = lambda _: True,
+    moved: str | None = None,
 ) -> BitTask:
     """Return the query with bits, or as it was where they would save neither column nor row.
 
@@ -93,6 +95,8 @@ def with_bits(
         The query.
     computable
         Says of a condition whether it can be computed where the rows are; others stay as they are.
+    moved
+        The time, where events may still get another one: conditions that read it stay, too.
 
     Examples
     --------
@@ -105,10 +109,15 @@ def with_bits(
     >>> bits.reads, bits.task.bound.columns, bits.drop_unused
     (('kind',), ('ts', '__outpace_bits_0', 'v'), True)
     """
+
+    def settled(condition: BoundExpression) -> bool:
+        reads = any(isinstance(node, Read) and node.column == moved for node in walk(condition))
+        return not reads and computable(condition)
+
     bound = task.bound
     bits: list[Predicate] = []
     predicates = [
-        _with_bit(predicate, variable, bits, computable)
+        _with_bit(predicate, variable, bits, settled)
         for variable, predicate in enumerate(bound.predicates)
     ]
     drop = len(bits) == len(bound.predicates) and _skips_unused(task)

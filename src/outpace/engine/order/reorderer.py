@@ -38,7 +38,7 @@ from outpace.engine.order.clock import Clock, SlackRule, spans_of
 from outpace.engine.order.contract import Order, ReleasedEvents, quarantine_hint, with_reasons
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.total import TotalOrder
-from outpace.engine.rows.partition import column_arrays, one_array
+from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
 from outpace.engine.state import NATURAL, State, lists, require, typed
 from outpace.errors import DataError, StateError
@@ -304,8 +304,9 @@ class Reorderer(Order):
         due = self._runs.pop(bound, run)
         ready = self._order.without_ties(due)
         if before is None and ready.num_rows:
-            self._last = ready.select(self._order.columns).slice(ready.num_rows - 1)
-            self._last = moved(self._last, np.zeros(1, np.int64))
+            last = ready.select(self._order.columns).slice(ready.num_rows - 1)
+            if not self._last.num_rows or not self._before_last(last, self._order.ticks(last))[0]:
+                self._last = moved(last, np.zeros(1, np.int64))
         return ready
 
     def _before_last(self, rows: pa.Table, ticks: Integers) -> Booleans:
@@ -336,12 +337,14 @@ class Reorderer(Order):
         rows = rows.set_column(index, rows.schema.field(index), column)
         if not self._last.num_rows:
             return rows
-        # Where the whole order counts, the time alone may not be enough.
-        still = self._before_last(rows, self._order.ticks(rows))
+        # A time may be finer than the watermark. Of one time, what passes comes behind the last
+        # event, whatever else decides between the two.
+        still = self._order.ticks(rows) < self._order.ticks(self._last)[0]
         if not still.any():
             return rows
-        last = column_arrays(self._last)
-        return _with_values(rows, last, still)
+        value = one_array(self._last.column(self._time))[0]
+        column = pc.if_else(pa.array(still), value, one_array(rows.column(index)))
+        return rows.set_column(index, rows.schema.field(index), column)
 
     def _invalid(
         self, rows: pa.Table, known: Booleans, valid: Booleans, clock: Clock
@@ -367,16 +370,6 @@ class Reorderer(Order):
                 hint=self._hint,
             )
         return with_reasons(rows.take(pa.array(bad)), reasons)
-
-
-def _with_values(rows: pa.Table, values: dict[str, pa.Array], where: Booleans) -> pa.Table:
-    """Return rows with the same values in some of them."""
-    mask = pa.array(where)
-    for name, value in values.items():
-        index = rows.schema.get_field_index(name)
-        column = pc.if_else(mask, value[0], one_array(rows.column(name)))
-        rows = rows.set_column(index, rows.schema.field(index), column)
-    return rows
 
 
 def arrivals_of(column: pa.ChunkedArray) -> Integers:

@@ -94,6 +94,10 @@ class BoundDisorder:
         horizon: int | None = self["horizon"]
         return horizon
 
+    def moved(self, *, clocks: bool) -> str | None:
+        """Return the time, where events may get another one: late ones, or by compared clocks."""
+        return self.time if clocks or self.late is Late.PASS else None
+
     @property
     def divisible(self) -> bool:
         """Whether parts of a stream can be brought into order apart; see `Disorder`."""

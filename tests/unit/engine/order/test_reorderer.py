@@ -122,17 +122,15 @@ class Model:
     def passed(self, event: Event, before: int) -> Event:
         _, up, down = KINDS[self.kind]
         moved = {**event, "ts": before * down if down > 1 else -(-before // up)}
-        if self.is_late(moved, before):
-            assert self.last is not None
-            named = {column.split()[0] for column in self.order} | {"seq", "source"} & event.keys()
-            moved.update({name: self.last[name] for name in named})
+        if self.in_order and self.last is not None:
+            moved["ts"] = max(moved["ts"], self.last["ts"])
         return moved
 
     def release(self, *, everything: bool) -> list[Event]:
         due = [e for e in self.waiting if everything or self.time(e) < self.watermark]
         self.waiting = [event for event in self.waiting if event not in due]
         due.sort(key=self.key)
-        if due:
+        if due and not (self.last is not None and self.key(due[-1]) < self.key(self.last)):
             self.last = due[-1]
         return due
 
@@ -278,12 +276,24 @@ def test_a_late_event_passes_at_the_watermark():
     assert got.late["ts"].to_pylist() == [1]
 
 
-def test_a_late_event_that_passes_in_order_takes_the_place_of_the_last_event():
+def test_of_a_late_event_that_passes_in_order_the_time_changes_and_nothing_else():
     schema = pa.schema([("ts", pa.int64()), ("n", pa.int64())])
     tested = reorderer(("ts", "n"), schema, InOrder(late="pass"))
     tested.push(EventsArrived(pa.table({"ts": [5], "n": [5]}, schema)))
+    got = tested.push(EventsArrived(pa.table({"ts": [5, 3], "n": [4, 1]}, schema)))
+    assert got.rows.to_pylist() == [{"ts": 5, "n": 1}, {"ts": 5, "n": 4}]
+    # What passed is not the last event: one before that is late, however it compares with others.
     got = tested.push(EventsArrived(pa.table({"ts": [5, 6], "n": [4, 1]}, schema)))
-    assert got.rows.to_pylist() == [{"ts": 5, "n": 5}, {"ts": 6, "n": 1}]
+    assert got.late.to_pylist() == [{"ts": 5, "n": 4}]
+    assert got.rows.to_pylist() == [{"ts": 5, "n": 4}, {"ts": 6, "n": 1}]
+
+
+def test_a_late_event_passes_at_a_time_that_is_finer_than_the_watermark():
+    schema = pa.schema([("ts", pa.timestamp("ns"))])
+    tested = reorderer(("ts",), schema, InOrder(late="pass"))
+    tested.push(EventsArrived(pa.table({"ts": [10_005]}, schema)))
+    got = tested.push(EventsArrived(pa.table({"ts": [10_001]}, schema)))
+    assert got.rows["ts"].cast(pa.int64()).to_pylist() == [10_005]
 
 
 def test_a_late_event_cannot_pass_beyond_its_type():

@@ -275,6 +275,10 @@ def test_each_query_gives_what_it_gives_alone(seed: int) -> None:
                     same(lambda one, told=told: one.advance(told))
                 else:
                     same(lambda one, told=told, source=source: one.heartbeat(source, told))
+            if source and random.random() < 0.2:
+                drift = random.randint(-3, 3)
+                exchange = op.ingest.ClockExchange(source, told, told + drift, told + drift, told)
+                same(lambda one, exchange=exchange: one.compare_clocks(exchange))
             if random.random() < 0.2:
                 record = Path(home) / f"{len(recordings)}" if recordings else None
                 recordings += [record] if record else []
@@ -289,6 +293,19 @@ def test_each_query_gives_what_it_gives_alone(seed: int) -> None:
 
 def rows_of(table: pa.Table) -> Counter[str]:
     return Counter(map(repr, table.to_pylist()))
+
+
+def test_a_condition_on_the_time_reads_the_one_that_an_event_has_in_the_end() -> None:
+    late = op.Query("late").order_by("ts").pattern("A").define(A="ts >= 10").measures(at="A.ts")
+    for disorder in (op.InOrder(late="pass"), op.KSlack(0, late="pass")):
+        stream = op.open(op.group(late.disorder(disorder)))
+        stream.push({"ts": [1, 10]})
+        assert stream.push({"ts": [3, 11]})["late"]["at"].to_pylist()[0] == 10
+    stream = op.open(op.group(late.disorder(op.InOrder())), sources=["east", "west"])
+    stream.push({"ts": [9]}, source="east")
+    stream.compare_clocks(op.ingest.ClockExchange("west", 0, 5, 5, 0))
+    stream.push({"ts": [6]}, source="west")
+    assert stream.finish()["late"]["at"].to_pylist() == [11]
 
 
 def test_conditions_that_are_equal_but_not_the_same_are_kept_apart() -> None:
