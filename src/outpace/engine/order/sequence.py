@@ -146,9 +146,9 @@ class SequenceOrder(Order):
         usual = disorder.late is not Late.PASS and disorder.ahead is None
         if not usual or rows.column(one._number).null_count:
             return None
-        if invalid_times(rows.column(one._time)).any():
-            return None
         every = pa.concat_tables([rows, *(gate._held for gate in gates if gate._held.num_rows)])
+        if invalid_times(every.column(one._time)).any():
+            return None
         held = np.array([gate._held.num_rows for gate in gates], np.int64)
         numbers = as_integers(one_array(every.column(one._number)))
         latest = np.array([gate._now for gate in gates], np.int64)

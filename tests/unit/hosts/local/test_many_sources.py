@@ -128,3 +128,19 @@ def test_the_end_of_the_last_source_decides_nothing_but_the_order():
     found += matcher.finish("b").to_pylist() + matcher.finish().to_pylist()
     assert found == op.match(pa.table(rows), windows).to_pylist()
     assert found
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_event_without_a_time_that_waits_for_its_number_is_put_aside_in_turn():
+    query = op.Query("all").order_by("ts").pattern("A").measures(ts="A.ts")
+    gapless = op.Sequence("1 s", arrival="at", invalid="quarantine")
+    stream = op.open(query.disorder(gapless), sources=["east", "west"])
+    columns = pa.schema(dict.fromkeys(("ts", "seq", "at"), pa.int64()) | {"source": pa.string()})
+    found, invalid = [], []
+    for at, east, west in ((1, (1, 0), (1, 0)), (2, (None, 2), (3, 1)), (3, (2, 1), (5, 2))):
+        sent = zip(("east", "west"), (east, west), strict=True)
+        events = [{"ts": ts, "seq": seq, "at": at, "source": one} for one, (ts, seq) in sent]
+        found += stream.push(pa.Table.from_pylist(events, columns))["ts"].to_pylist()
+        invalid.append(stream.invalid["seq"].to_pylist())
+    assert found + stream.finish()["ts"].to_pylist() == [1, 1, 2, 3, 5]
+    assert invalid == [[], [], [2]]
