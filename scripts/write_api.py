@@ -18,6 +18,7 @@ MODULES = {
     "op": "outpace",
     "op.windows": "outpace.windows",
     "op.schedulers": "outpace.schedulers",
+    "op.checkpoints": "outpace.checkpoints",
     "op.sources": "outpace.sources",
     "op.log": "outpace.log",
     "op.ingest": "outpace.ingest",

@@ -13,7 +13,7 @@ The public names, nothing else:
   windows in place of a pattern;
 - `InOrder`, `KSlack`, `MPKSlack`, `AQKSlack`, `LDOP`, `Quantile`, `Sequence`, `Punctuation`,
   `Speculative`: how far the events of a stream are out of order; `CurrentMatches`: what follows
-  matches that are corrected;
+  matches that are corrected; `checkpoints`: where the operator notes how it stands for that;
 - `log`: events in files that streams are read from; `ingest`: the clocks of sources;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
 - `spark.session`: a Spark session for scripts;
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final
 from outpace.pattern.query import Query, QueryExplanation, register_explainer
 
 if TYPE_CHECKING:
+    from outpace import checkpoints as checkpoints
     from outpace import ingest as ingest
     from outpace import log as log
     from outpace import schedulers as schedulers
@@ -161,7 +162,7 @@ __all__ = [
 
 #: Where public names live, by module; each module is loaded when one of its names is first used.
 _HOMES: Final = {
-    "outpace": ("ingest", "log", "schedulers", "simulate", "sources", "windows"),
+    "outpace": ("checkpoints", "ingest", "log", "schedulers", "simulate", "sources", "windows"),
     "outpace.hosts": ("spark",),
     "outpace.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "outpace.api": ("explain", "join", "match", "search", "sql"),

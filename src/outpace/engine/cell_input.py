@@ -21,7 +21,14 @@ from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.bits import BITS
-from outpace.engine.message import Aside, ClockExchange, EventsArrived, SetAside, TimerFired
+from outpace.engine.message import (
+    Aside,
+    ClockExchange,
+    EventsArrived,
+    HostLoad,
+    SetAside,
+    TimerFired,
+)
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers
@@ -44,8 +51,8 @@ class CellInput:
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
         self._patient = self._to_side = False
         self._time: str | None = None
-        #: How busy the host was, for the next batch; None where it does not say.
-        self.busy: float | None = None
+        #: What the host measured, for the next batch; None where it does not say.
+        self.load: HostLoad | None = None
         if isinstance(spec, OperatorSpec):
             assert spec.disorder is not None
             self._patient = spec.disorder["patience"] is not None
@@ -163,7 +170,7 @@ class CellInput:
             own = as_integers(one_array(rows.column(self._time)))
             moments = np.concatenate([own, *(read_times(cell.block) for cell in unused)])
             spans = np.broadcast_to(moments[:, None], (len(moments), 2))
-        return EventsArrived(rows, source, spans=spans, watermark=told, arrival=now, busy=self.busy)
+        return EventsArrived(rows, source, spans=spans, watermark=told, arrival=now, load=self.load)
 
     def _watermark(self, source: int) -> int:
         """Return the time before which an event of a source is late."""

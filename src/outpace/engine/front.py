@@ -23,6 +23,7 @@ from outpace.engine.message import (
     Deliver,
     Delivered,
     DeliveryFailed,
+    EventsArrived,
     MarkSet,
     Move,
     Reply,
@@ -132,8 +133,8 @@ class Front(Stateful):
         #: What went on within the horizon, where late events correct what came of it.
         self._retained: RetainedEvents[Front] | None = None
         if spec.disorder is not None and spec.corrects:
-            every = dict(spec.disorder.settings).get("checkpoints")
-            self._retained = RetainedEvents(spec.events, spec.disorder.time, every)
+            model = dict(spec.disorder.settings).get("checkpoints")
+            self._retained = RetainedEvents(spec.events, spec.disorder.time, model)
         self._standings = Standings(len(self._loads))
         #: How often late events made it go back, and how many events went on once more.
         self.rollbacks = self.replayed = 0
@@ -225,6 +226,8 @@ class Front(Stateful):
         released = self.intake.take(message)
         if self._retained is not None:
             self._retained.forget(certain)
+            if isinstance(message, EventsArrived) and message.load is not None:
+                self._retained.work.measured(message.load.worked)
         self._lost = not self.intake.in_order
         ended = isinstance(message, SourceEnded) and message.source is None
         said: list[Move] = [*self.intake.aside(released)]
@@ -429,7 +432,7 @@ class Front(Stateful):
         if splitter is not None:
             split = self._close(splitter, split, watermark, ended=ended)
         if retained is not None:
-            retained.take(events.rows, watermark)
+            retained.take(events.rows, watermark, self.certain)
         if self._schedule is None:
             self._unanswered[0] += changes
             standing = self._standing(0)

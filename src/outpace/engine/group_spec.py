@@ -86,9 +86,9 @@ class GroupSpec:
         return self.operators[0].matcher
 
     @property
-    def follows_load(self) -> bool:
-        """Whether alpha of any of them follows the load of the host."""
-        return any(query.follows_load for query in self.queries)
+    def speculates(self) -> bool:
+        """Whether any of them does, and wants to know the load of the host."""
+        return any(query.speculates for query in self.queries)
 
     @property
     def clocked(self) -> bool:

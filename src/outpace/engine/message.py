@@ -23,6 +23,23 @@ from outpace.engine.window_match.result import WindowMatches
 
 
 @dataclass(frozen=True)
+class HostLoad:
+    """What a host measured of a stretch of time; nothing else tells a part what steps take.
+
+    Parameters
+    ----------
+    busy
+        For which part of the stretch it was busy.
+    worked
+        Seconds that it worked for the events since the load that it told before this one; of
+        several instances, that which had most to do.
+    """
+
+    busy: float
+    worked: float
+
+
+@dataclass(frozen=True)
 class EventsArrived:
     """Rows came.
 
@@ -39,8 +56,8 @@ class EventsArrived:
         What the sender promises: none of its later events has a time before this.
     arrival
         When they came, in microseconds of the clock of the host; NO_TIME where it has none.
-    busy
-        For which part of the last stretch of time the host was busy; None where it does not say.
+    load
+        How busy the host was in the last stretch of time; None where it does not say.
     """
 
     rows: pa.Table
@@ -48,7 +65,7 @@ class EventsArrived:
     spans: Integers | None = None
     watermark: int = NO_TIME
     arrival: int = NO_TIME
-    busy: float | None = None
+    load: HostLoad | None = None
 
 
 @dataclass(frozen=True)

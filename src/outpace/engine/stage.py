@@ -41,6 +41,7 @@ from outpace.engine.message import (
     Deliver,
     Delivered,
     Emit,
+    HostLoad,
     Routed,
 )
 from outpace.engine.operator import WholeOperator
@@ -105,11 +106,10 @@ class StageSpec:
         return takes_events and disorder is not None and disorder.value.clocked
 
     @property
-    def follows_load(self) -> bool:
-        """Whether its instance wants to know how busy it is."""
+    def measured(self) -> bool:
+        """Whether its instance wants to know what its steps take."""
         operator = self.operator
-        one = operator if isinstance(operator, GroupSpec) else operator.query
-        return one.follows_load
+        return operator.speculates if isinstance(operator, GroupSpec) else operator.query.speculates
 
     def make(self, number: int = 0) -> Stage:
         """Return a new instance, of a number."""
@@ -136,11 +136,11 @@ class WholeStage:
         return self.part.front.timer
 
     def step(
-        self, cells: Sequence[Cell], now: int = NO_TIME, busy: float | None = None
+        self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
     ) -> list[Cell]:
         """Order the events of a batch, match those whose turn it is, and let time pass."""
         arriving, before = self._arriving, self.part.front.arrived
-        arriving.busy, known = busy, self.part.changes
+        arriving.load, known = load, self.part.changes
         late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
         instructions = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(instructions)
@@ -182,11 +182,11 @@ class GroupStage:
         return self.part.timer
 
     def step(
-        self, cells: Sequence[Cell], now: int = NO_TIME, busy: float | None = None
+        self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
     ) -> list[Cell]:
         """Order the events of a batch, match those whose turn it is, and let time pass."""
         arriving, before, operators = self._arriving, self.part.arrived, self.part.operators
-        arriving.busy, known = busy, [one.changes for one in operators]
+        arriving.load, known = load, [one.changes for one in operators]
         stimuli = arriving.stimuli(cells, now)
         steps = [self.part.step(stimulus) for stimulus in stimuli]
         matches = self._together(steps)
@@ -356,12 +356,12 @@ def run_step(
     number: int,
     place: int,
     now: int = NO_TIME,
-    busy: float | None = None,
+    load: HostLoad | None = None,
 ) -> list[Cell]:
     """Let instance `number` of the stage at a place in the chain (from 1 on) take a batch.
 
-    `now` is the time of the batch, in microseconds, where the stage goes by it; `busy` for which
-    part of the time the instance was busy before it, where alpha follows that.
+    `now` is the time of the batch, in microseconds, where the stage goes by it; `load` is what
+    was measured before it, where something follows that.
 
     Returns
     -------
@@ -377,7 +377,7 @@ def run_step(
         (mine if taken else reports if cell.kind is CellKind.REPORT else others).append(cell)
     taken_cells = in_order(mine)
     if isinstance(stage, WholeStage | GroupStage):
-        given = stage.step(taken_cells, now, busy)
+        given = stage.step(taken_cells, now, load)
     elif isinstance(stage, FrontStage):
         given = stage.step(taken_cells, now)
     else:

@@ -37,6 +37,7 @@ from outpace.engine.message import (
     Deliver,
     Emit,
     EventsArrived,
+    HostLoad,
     Instruction,
     SourceEnded,
     Stimulus,
@@ -78,7 +79,7 @@ _RISING, _LINEAR, _BOUNDED = range(len(_LISTED), len(_LISTED) + 3)
 #: What a stimulus is, and what else it says, as bits of one number.
 _STIMULI: Final = (EventsArrived, TimeTold, SourceEnded, TimerFired)
 _KIND_BITS: Final = 3
-_SOURCE, _SPANS, _CLOCK, _EXCHANGE, _BUSY = 4, 8, 16, 32, 64
+_SOURCE, _SPANS, _CLOCK, _EXCHANGE, _LOAD = 4, 8, 16, 32, 64
 
 _TEXTS: Final = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
@@ -310,8 +311,9 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
             flags, times = flags | _CLOCK, np.array([stimulus.arrival], "<i8").tobytes()
     if isinstance(stimulus, EventsArrived):
         rows = write_table(stimulus.rows)
-        if stimulus.busy is not None:
-            flags, times = flags | _BUSY, times + np.array([stimulus.busy], "<f8").tobytes()
+        if (load := stimulus.load) is not None:
+            numbers = np.array([load.busy, load.worked], "<f8")
+            flags, times = flags | _LOAD, times + numbers.tobytes()
         if stimulus.spans is not None:
             flags, times = flags | _SPANS, times + stimulus.spans.astype("<i8").tobytes()
     return _STIMULUS.join((watermark, flags), [rows, source, times])
@@ -321,7 +323,7 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
     """Read what `write_stimulus` wrote; raise `StateError` for anything else."""
     with reading():
         (watermark, flags), (rows, text, clock) = _STIMULUS.part(data)
-        require(flags == _EXCHANGE or (0 <= flags < 2 * _BUSY and not flags & _EXCHANGE), "")
+        require(flags == _EXCHANGE or (0 <= flags < 2 * _LOAD and not flags & _EXCHANGE), "")
         if flags == _EXCHANGE:
             asked, received, answered, heard = np.frombuffer(clock, "<i8").tolist()
             return ClockExchange(text.to_pybytes().decode(), asked, received, answered, heard)
@@ -332,16 +334,16 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
         if kind == _STIMULI.index(SourceEnded):
             return SourceEnded(source)
         times = np.frombuffer(clock, "<i8").astype(np.int64)
-        arrival, spans, busy = NO_TIME, None, None
+        arrival, spans, load = NO_TIME, None, None
         if flags & _CLOCK:
             arrival, times = int(times[0]), times[1:]
         if kind == _STIMULI.index(TimeTold):
             return TimeTold(watermark, source, arrival)
-        if flags & _BUSY:
-            busy, times = float(times[:1].view(np.float64)[0]), times[1:]
+        if flags & _LOAD:
+            load, times = HostLoad(*times[:2].view(np.float64).tolist()), times[2:]
         if flags & _SPANS:
             spans = times.reshape(-1, 2)
-        return EventsArrived(read_table(rows), source, spans, watermark, arrival, busy)
+        return EventsArrived(read_table(rows), source, spans, watermark, arrival, load)
 
 
 def instructions_checksum(instructions: Sequence[Instruction]) -> int:

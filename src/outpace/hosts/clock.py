@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from outpace.engine.message import HostLoad
+
 #: A load is measured over at least so long, in seconds.
 _STRETCH: Final = 0.1
 
@@ -37,14 +39,14 @@ class BusyMeter:
         """Count time that something took."""
         self._worked += seconds
 
-    def share(self) -> float | None:
+    def load(self) -> HostLoad | None:
         """Return how busy it was since it was asked last; None where that is too short ago."""
         now = time.perf_counter()
         if now - self._began < _STRETCH:
             return None
-        share = self._worked / (now - self._began)
+        load = HostLoad(min(1.0, self._worked / (now - self._began)), self._worked)
         self._began, self._worked = now, 0.0
-        return min(1.0, share)
+        return load
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ class BatchLoad:
     busy: float | None
     began: int
     worked: int
+
+    @property
+    def told(self) -> HostLoad | None:
+        """What the next batch is told; None where nothing is known yet."""
+        return None if self.busy is None else HostLoad(self.busy, self.worked / 1e6)
 
     def after(self, began: int, worked: int) -> BatchLoad:
         """Return the load after one more batch, whose step began at a time and took so long."""

@@ -13,6 +13,8 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from outpace.errors import BindError
+from outpace.pattern.argument import an_instance
+from outpace.pattern.checkpoints import CheckpointModel, Every, LeastWork
 from outpace.pattern.setting import (
     Choice,
     ClockSpan,
@@ -413,6 +415,15 @@ def _slack(value: Any, name: str) -> Disorder:
     return value
 
 
+def _model(value: Any, name: str) -> CheckpointModel:
+    """Return a model of checkpoints; a number is that of the events between them."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Every(value)
+    hint = "write a number of events, or op.checkpoints.LeastWork()"
+    model: CheckpointModel = an_instance(value, CheckpointModel, f"a model for {name}", hint=hint)
+    return model
+
+
 @dataclass(frozen=True, slots=True)
 class Speculative(Disorder):
     """Events go on early, and what later ones change is corrected: answers now, right in the end.
@@ -438,8 +449,9 @@ class Speculative(Disorder):
     target
         How busy the operator is to be, as parts of the time.
     checkpoints
-        A checkpoint lies before each so many events that are speculation. By default there are few
-        where much is taken at once, and more where little is.
+        Where checkpoints lie: a number of events between them, or a model of `op.checkpoints`. By
+        default there are as many as make the least work: few where nothing is late, and many where
+        much is or where events take long.
     memory
         So many events that are speculation are kept at most: the others wait longer than alpha
         says. By default all within K go on.
@@ -453,15 +465,17 @@ class Speculative(Disorder):
 
     described = "an event waits for a part of what {slack} says, and later ones correct it"
 
-    slack: Disorder | Duration | str = field(default=MPKSlack(), metadata=setting(Inner(_slack)))
+    slack: Disorder | Duration | str = field(
+        default=MPKSlack(), metadata=setting(Inner(_slack, "disorder"))
+    )
     alpha: float | None = field(
         default=None, kw_only=True, metadata=setting(Number(least=0, most=1))
     )
     target: tuple[float, float] = field(
         default=(0.7, 0.9), kw_only=True, metadata=setting(NumberRange())
     )
-    checkpoints: int | None = field(
-        default=None, kw_only=True, metadata=setting(Number(least=1, whole=True))
+    checkpoints: CheckpointModel | int = field(
+        default=LeastWork(), kw_only=True, metadata=setting(Inner(_model, "checkpoints"))
     )
     memory: int | None = field(
         default=None, kw_only=True, metadata=setting(Number(least=1, whole=True))

@@ -172,9 +172,12 @@ class Inner:
     ----------
     make
         Returns it for what a user gave, or refuses that.
+    family
+        What it is one of.
     """
 
     make: Callable[[Any, str], Any]
+    family: str
 
     def checked(self, value: Any, name: str) -> Any:
         """Return the value."""

@@ -153,7 +153,8 @@ class StreamPlan(Crossing):
         if isinstance(operator, GroupSpec):
             many = "1 query" if len(operator.queries) == 1 else f"{len(operator.queries)} queries"
             lines.append(f"of {many}, whose rows say in the column query whose they are")
-            return [*lines, *([_EARLIER] if operator.follows_load else [])]
+            early = any(query.follows_load for query in operator.queries)
+            return [*lines, *([_EARLIER] if early else [])]
         return [*lines, *self._order_lines()]
 
     def _order_lines(self) -> list[str]:

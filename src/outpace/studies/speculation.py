@@ -16,6 +16,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from outpace.pattern.checkpoints import (
+    Adaptive,
+    CheckpointModel,
+    Every,
+    EverySpeculative,
+    LeastWork,
+)
 from outpace.pattern.disorder import Disorder, KSlack, MPKSlack, Speculative
 from outpace.studies import speculation_figures as figures
 from outpace.studies.report import Experiment, Figure, Row, Study
@@ -43,6 +50,7 @@ _TICK_ALPHAS: Final = (0.8, 0.4, 0.0)
 
 K_SLACK, SPECULATION, BLACK_BOX = "K-slack", "speculation", "black box"
 ADAPTIVE, DEFAULT = "adaptive", "default"
+SPECULATIVE = f"every {_EVERY} speculative"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,16 +274,26 @@ def factors(scale: SpeculationScale, count: int) -> Iterator[Row]:
 def intervals(scale: SpeculationScale, count: int) -> Iterator[Row]:
     """Figures 7-13 to 7-17: intervals of checkpoints with adaptive speculation."""
     figure, late = figures.INTERVALS[count].name, scale.stream(count, late=True)
-    peaks: dict[int | None, float] = {}
-    for every in (*scale.intervals, None):
-        words = DEFAULT if every is None else f"every {every:,}"
-        run = _run(scale, Speculative(checkpoints=every), count, late)
-        peaks[every] = peak(run)
+    models: dict[str, CheckpointModel] = {
+        **{f"every {every:,}": Every(every) for every in scale.intervals},
+        SPECULATIVE: EverySpeculative(_EVERY),
+        ADAPTIVE: Adaptive(),
+        DEFAULT: LeastWork(),
+    }
+    costs, peaks = MeasuredCosts(), dict[str, float]()
+    for measured in (Every(_EVERY), LeastWork()):
+        _run(scale, Speculative(checkpoints=measured), count, late, costs)
+    costs.settled = True
+    for words, model in models.items():
+        run = _run(scale, Speculative(checkpoints=model), count, late, costs)
+        peaks[words] = peak(run)
         yield from _over_time(figure, words, run)
         yield Row(figure, f"{words}: checkpoints", run.marks, "checkpoints")
         yield Row(figure, f"{words}: went on once more", run.again, "events")
-    usual = peaks.pop(None)
-    yield Row(figure, "default to the best interval: peak", usual / min(peaks.values()), "ratio")
+    best = min(peaks[words] for words, model in models.items() if isinstance(model, Every))
+    yield Row(figure, "default to the best interval: peak", peaks[DEFAULT] / best, "ratio")
+    waits = peak(_run(scale, MPKSlack(), count, late, costs))
+    yield Row(figure, "K-slack, which waits for K: peak", waits, "ms")
 
 
 def _over_time(figure: str, words: str, run: SpeculationRun) -> Iterator[Row]:

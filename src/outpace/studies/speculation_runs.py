@@ -37,6 +37,7 @@ from outpace.engine.message import (
     Delivered,
     Emit,
     EventsArrived,
+    HostLoad,
     MarkSet,
     Routed,
     SetAside,
@@ -258,7 +259,7 @@ class VirtualHost:
                 taken += rows.num_rows
                 self._turn = self._now + TURN_S
                 arrival = int(self._now * 1e6)
-                self._step(EventsArrived(rows, arrival=arrival, busy=self._share()), rows.num_rows)
+                self._step(EventsArrived(rows, arrival=arrival, load=self._load()), rows.num_rows)
                 if taken == count:
                     self._step(SourceEnded(), 0)
                 continue
@@ -406,15 +407,19 @@ class VirtualHost:
             self._sure[self._certain : stop] = self._now
             self._certain = stop
 
-    def _share(self) -> float | None:
-        """Return how busy instances were since somebody asked, on average; None: too short ago."""
+    def _load(self) -> HostLoad | None:
+        """Return how busy instances were since somebody asked, on average; None: too short ago.
+
+        The one that had most to do tells what events take.
+        """
         begin, now = self._asked, self._now
         if now - begin < _STRETCH_S:
             return None
-        worked = 0.0
+        worked = list[float]()
         for busy in self._busy:
             while busy and busy[0][1] <= begin:
                 busy.popleft()
-            worked += sum(min(now, end) - max(begin, first) for first, end in busy if first < now)
+            spans = (min(now, end) - max(begin, first) for first, end in busy if first < now)
+            worked.append(sum(spans))
         self._asked = now
-        return worked / (now - begin) / len(self._busy)
+        return HostLoad(statistics.mean(worked) / (now - begin), max(worked))

@@ -67,7 +67,10 @@ class EqualCosts(MeasuredCosts):
         return act(), 1e-3
 
 
-@pytest.mark.parametrize(("instances", "alpha", "every"), [(1, 0.0, 7), (3, 0.2, None)])
+@pytest.mark.parametrize(
+    ("instances", "alpha", "every"),
+    [(1, 0.0, op.checkpoints.Every(7)), (3, 0.2, op.checkpoints.LeastWork())],
+)
 def test_a_run_gives_what_the_query_gives(instances, alpha, every):
     stream = stream_of(300, RAMP)
     disorder = op.Speculative(600, alpha=alpha, checkpoints=every)
@@ -132,7 +135,7 @@ def test_the_study_has_rows_for_every_figure():
     value = {(row.figure, row.setting): row.value for row in rows}
     assert value["7-5", "4 instances, speculation to the black box"] > 1
     assert value["7-10", "0 %: went back"] == 0
-    assert value["7-15", "every 20: checkpoints"] > value["7-15", "default: checkpoints"] == 1
+    assert value["7-15", "every 20: checkpoints"] > 1
     assert all(np.isfinite(row.value) for row in rows)
 
 

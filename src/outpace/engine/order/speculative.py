@@ -153,7 +153,7 @@ class SpeculativeOrder(Reorderer):
         clock, rows, late, invalid, _ = self._admit(events)
         times = as_integers(one_array(rows.column(self._time)))
         greatest = max(self._greatest, int(times.max(initial=NO_TIME)))
-        factor = self._factor if events.busy is None else self._factor.follow(events.busy)
+        factor = self._factor if events.load is None else self._factor.follow(events.load.busy)
         due, correcting = _due(clock.watermark, greatest, factor.alpha), None
         behind = times < self._gone
         if behind.any():

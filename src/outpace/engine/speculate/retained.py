@@ -9,15 +9,14 @@ late event the front goes back to the last mark that lies before it, and lets th
 on once more with the event in its place. Instances and the back go back with it: marks have
 numbers, and each part has its own snapshots of them.
 
-Memory: the rows within the horizon, and those of at most one stretch before it; a stretch has at
-least `STRETCH_ROWS` rows and about a part in `STRETCHES` of all, so there are few marks. The cost
-of a correction: that of the rows behind the mark, of which a part in `STRETCHES`, or a piece that
-went on at once, lies before the event.
+A model (`outpace.pattern.checkpoints`) says how many rows a stretch has. Memory: the rows within
+the horizon, and those of at most one stretch before it. The cost of a correction: that of the rows
+behind the mark, of which half a stretch on average lies before the event.
 """
 
 from __future__ import annotations
 
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +24,11 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
+from outpace.engine.speculate.work import WorkEstimate
 from outpace.engine.state import NATURAL, State, integer, require, typed
-
-#: A stretch has at least so many rows, and there are about so many of them.
-STRETCH_ROWS: Final = 4096
-STRETCHES: Final = 16
-#: What goes on at once is cut for a mark where it has as many rows as so many stretches.
-PIECE_STRETCHES: Final = 16
+from outpace.errors import DataError
+from outpace.pattern.argument import shown
+from outpace.pattern.checkpoints import CheckpointModel, CheckpointWork, LeastWork
 
 Mark = TypeVar("Mark")
 
@@ -57,7 +54,8 @@ class Stretch(Stateful, Generic[Mark]):
     def __init__(self, number: int, mark: Mark, bound: int) -> None:
         self.number, self.mark, self.bound = number, mark, bound
         self.rows: list[pa.Table] = []
-        self.size = 0
+        #: How many rows, and how many of them were certain when they went on.
+        self.size = self.sure = 0
         #: Partitions that instances forgot before the mark, and told so behind it.
         self.idle: list[IdlePartitions] = []
 
@@ -71,21 +69,23 @@ class RetainedEvents(Stateful, Generic[Mark]):
         The columns of events.
     time
         The column of event time.
-    every
-        A mark lies before each so many rows that are not certain; None: where it is worth it.
+    model
+        Says where marks lie; None: where they make the least work.
     """
 
-    CHANGED = ("_stretches",)
+    CHANGED = ("_stretches", "work")
 
-    def __init__(self, rows: pa.Schema, time: str, every: int | None = None) -> None:
-        self._rows, self._time, self._every = rows, time, every
+    def __init__(self, rows: pa.Schema, time: str, model: CheckpointModel | None = None) -> None:
+        self._rows, self._time, self._model = rows, time, model or LeastWork()
         self._stretches: list[Stretch[Mark]] = []
-        self._next = 0
+        self._size = self._next = self._used = 0
+        #: What going back costs, as far as somebody measures it.
+        self.work = WorkEstimate()
         #: All that went on lies before this time, and time has not come further.
         self.bound = int(NO_TIME)
 
     def __len__(self) -> int:
-        return sum(stretch.size for stretch in self._stretches)
+        return self._size
 
     def uncertain(self, certain: int) -> int:
         """Count the rows that went on and do not lie before a time."""
@@ -134,27 +134,41 @@ class RetainedEvents(Stateful, Generic[Mark]):
     @property
     def wants_mark(self) -> bool:
         """Whether the next rows should begin a stretch."""
-        return not self._stretches or self._stretches[-1].size >= self.stretch_rows
+        if not self._stretches:
+            return True
+        last = self._stretches[-1]
+        return bool(last.size) and last.size >= self._interval(last.size, 0, last.sure)
 
-    @property
-    def stretch_rows(self) -> int:
-        """How many rows a stretch should have."""
-        return self._every or max(STRETCH_ROWS, len(self) // STRETCHES)
+    def _interval(self, since: int, coming: int, sure: int) -> int:
+        """Return how many rows a stretch should have: see `CheckpointWork`."""
+        work, used = self.work, self._used / max(1, self._next)
+        known = CheckpointWork(
+            since, coming, sure, self._size, *work.costs, work.apart, work.missed, used
+        )
+        interval = self._model.interval(known)
+        if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
+            raise DataError(
+                f"{type(self._model).__name__}.interval returned {shown(interval)}, which is no "
+                "number of events",
+                hint="return a whole number from 1 on",
+            )
+        return interval
 
     def piece_size(self, rows: pa.Table, certain: int) -> int:
         """Return how many of the first of some rows go on together, so that marks lie well.
 
-        Nobody goes back before what is certain. What is not is long before it is cut, as to cut it
-        costs more than a mark does.
+        Nobody goes back before what is certain, so no mark lies there.
         """
-        times = as_integers(rows.column(self._time))
-        sure = int(np.searchsorted(times, certain))
-        if sure >= (STRETCH_ROWS if self._every is None else 1):
-            return sure
-        if self._every is None:
-            return max(PIECE_STRETCHES * STRETCH_ROWS, self.stretch_rows)
-        last = self._stretches[-1].size if self._stretches else 0
-        return self._every - last % self._every
+        sure = self._sure(rows, certain)
+        last = self._stretches[-1] if self._stretches else None
+        if last is None or self.wants_mark:
+            return max(sure, self._interval(0, rows.num_rows, sure))
+        interval = self._interval(last.size, rows.num_rows, last.sure + sure)
+        return max(1, sure, interval - last.size)
+
+    def _sure(self, rows: pa.Table, certain: int) -> int:
+        """Return how many of some rows lie before a time."""
+        return int(np.searchsorted(as_integers(rows.column(self._time)), certain))
 
     def mark(self, mark: Mark) -> int:
         """Begin a stretch: the front stands so now; return its number."""
@@ -162,12 +176,15 @@ class RetainedEvents(Stateful, Generic[Mark]):
         self._stretches.append(Stretch(number, mark, self.bound))
         return number
 
-    def take(self, rows: pa.Table, watermark: int) -> None:
-        """Note rows that went on, in their order, and how far time had come then."""
+    def take(self, rows: pa.Table, watermark: int, certain: int) -> None:
+        """Note rows that went on, in their order, how far time had come then, and for certain."""
         if rows.num_rows:
+            self.work.take(rows.num_rows)
             stretch = self._stretches[-1]
             stretch.rows.append(rows)
             stretch.size += rows.num_rows
+            stretch.sure += self._sure(rows, certain)
+            self._size += rows.num_rows
             last = as_integers(rows.column(self._time).slice(rows.num_rows - 1))
             self.bound = max(self.bound, int(last[0]) + 1)
         self.bound = max(self.bound, int(watermark))
@@ -183,6 +200,10 @@ class RetainedEvents(Stateful, Generic[Mark]):
         first.idle = since[0].idle
         self._stretches.append(first)
         self.bound = first.bound
+        self._used += 1
+        self._size -= sum(stretch.size for stretch in since)
+        before = sum(self._sure(rows, time) for rows in since[0].rows)
+        self.work.go_back(before / max(1, since[0].size))
         rows = [one for stretch in since for one in stretch.rows]
         return pa.concat_tables([self._rows.empty_table(), *rows])
 
@@ -190,6 +211,7 @@ class RetainedEvents(Stateful, Generic[Mark]):
         """Forget what nothing that comes from a time on can change."""
         behind = sum(stretch.bound <= certain for stretch in self._stretches[1:])
         if behind and certain != NO_TIME:
+            self._size -= sum(stretch.size for stretch in self._stretches[:behind])
             self._stretches = self._stretches[behind:]
 
     def state(self) -> State:
@@ -200,18 +222,22 @@ class RetainedEvents(Stateful, Generic[Mark]):
             "first": self._stretches[0].bound,
             "oldest": self.oldest,
             "next": self._next,
+            "used": self._used,
         }
         table = pa.concat_tables([self._rows.empty_table(), *rows])
-        return State(numbers, [table.combine_chunks()])
+        return State(numbers, [table.combine_chunks()], {"work": self.work.state()})
 
     def restore(self, state: State, base: Mark) -> None:
         """Go on from what `state` returned, and the front as it stood at the first mark."""
         header, (rows,) = state.content(1)
         rows = typed(rows, self._rows)
         require(not rows.column(self._time).null_count, "an event has no time")
-        oldest, self._next = (integer(header, name, NATURAL) for name in ("oldest", "next"))
+        names = ("oldest", "next", "used")
+        oldest, self._next, self._used = (integer(header, name, NATURAL) for name in names)
+        self.work.restore(state.part("work"))
         require(oldest < self._next, "marks are not in their order")
         stretch = Stretch(oldest, base, integer(header, "first"))
         self.bound = integer(header, "bound")
         stretch.rows, stretch.size = [rows], rows.num_rows
+        self._size = rows.num_rows
         self._stretches = [stretch]

@@ -75,7 +75,7 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
         }
         self._last = GroupStep()
         #: Measures the load, where some follow it.
-        follows = any(query.follows_load for query in queries.queries)
+        follows = any(query.speculates for query in queries.queries)
         self._meter = BusyMeter() if follows else None
 
     @property
@@ -123,8 +123,8 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
         named = self._identifiers is None or SOURCE in table.column_names
         if source is not None or not named:
             self._check_source(source)
-        busy = None if self._meter is None else self._meter.share()
-        return self._step(EventsArrived(table, source, arrival=clock_time(), busy=busy))
+        load = None if self._meter is None else self._meter.load()
+        return self._step(EventsArrived(table, source, arrival=clock_time(), load=load))
 
     def advance(self, time: int | datetime.datetime) -> Results:
         """Promise that no later row has a time before `time`; return what became final."""

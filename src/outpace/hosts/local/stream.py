@@ -109,7 +109,7 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
         super().__init__(sources=sources, timeouts=timeouts, choose=choose)
         self._query = query
         #: Measures the load, where something follows it.
-        self._meter = BusyMeter() if query.follows_load else None
+        self._meter = BusyMeter() if query.speculates else None
         self._dropped: LateEvents | None = None
         #: The columns of matches that hold the time of an event, where it is known how far back.
         self._timed: tuple[str, ...] = ()
@@ -176,8 +176,8 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
                 self._check_source(source)
             found = self._step(EventsArrived(table, source, arrival=clock_time()))
         elif self._query.order_of_arrival is not None:
-            busy = None if self._meter is None else self._meter.share()
-            found = self._step(EventsArrived(table, arrival=clock_time(), busy=busy))
+            load = None if self._meter is None else self._meter.load()
+            found = self._step(EventsArrived(table, arrival=clock_time(), load=load))
         else:
             times = {} if told is None else told.times
             time = times.get(next(iter(bound.order_by), ""), int(NO_TIME))

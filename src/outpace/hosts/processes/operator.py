@@ -28,6 +28,7 @@ from outpace.engine.message import (
     Aside,
     Deliver,
     Delivered,
+    HostLoad,
     MarkSet,
     Routed,
     SetAside,
@@ -146,10 +147,10 @@ class ParallelOperator:
         """Whether the next events can be sent without waiting."""
         return bool(self._slots.free) and max(self._parcels) < _PARCELS
 
-    def busy(self) -> float | None:
-        """Return for which part of the last stretch of time the busiest instance was."""
-        shares = [share for meter in self._meters if (share := meter.share()) is not None]
-        return max(shares, default=None)
+    def load(self) -> HostLoad | None:
+        """Return the load of the busiest instance in the last stretch of time."""
+        loads = [load for meter in self._meters if (load := meter.load()) is not None]
+        return max(loads, key=lambda one: one.busy, default=None)
 
     def push(self, stimulus: Stimulus) -> Iterator[pa.Table]:
         """Let the front take what happened, and yield matches as they become complete."""
@@ -279,9 +280,9 @@ class OperatorsInProgram:
         self._aside, self._count = aside, count
         self._meter = BusyMeter()
 
-    def busy(self) -> float | None:
-        """Return for which part of the last stretch of time the queries were."""
-        return self._meter.share()
+    def load(self) -> HostLoad | None:
+        """Return how busy the queries were for the last stretch of time."""
+        return self._meter.load()
 
     def push(self, stimulus: Stimulus) -> Iterator[Found]:
         """Let all queries take what happened, and yield what they find."""

@@ -478,7 +478,7 @@ class Run:
                 rows = pa.Table.from_batches([item.slice(0, size)])
                 if self._sides is not None:
                     rows = self._sides.rows(source, rows)
-                came = EventsArrived(rows, name, arrival=arrival, busy=operator.busy())
+                came = EventsArrived(rows, name, arrival=arrival, load=operator.load())
                 yield from operator.push(came)
 
     def _set_aside(self, aside: SetAside) -> None:

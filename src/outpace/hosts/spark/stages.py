@@ -161,8 +161,8 @@ class StageProcessor(StatefulProcessor):
         self._state = handle.getValueState("state", "state binary")
         self._spec = self._part.value
         self._clocked = self._spec.clocked
-        follows = self._spec.follows_load
-        self._load = handle.getValueState("load", _LOAD) if follows else None
+        measured = self._spec.measured
+        self._load = handle.getValueState("load", _LOAD) if measured else None
         matcher = self._spec.matcher
         if matcher is not None:
             compile_when_loaded(matcher)
@@ -198,7 +198,7 @@ class StageProcessor(StatefulProcessor):
         stage = restore_stage(self._spec, data, number)
         clock.append(time.perf_counter_ns())
         now = NO_TIME if now_ms is None else now_ms * 1000
-        given = run_step(stage, cells, number, self._place, now, load.busy)
+        given = run_step(stage, cells, number, self._place, now, load.told)
         clock.append(time.perf_counter_ns())
         state = save_stage(self._spec, stage)
         self._state.update((state,))

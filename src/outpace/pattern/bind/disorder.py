@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from string import Formatter
 from typing import Any, Final
@@ -14,6 +14,7 @@ import pyarrow as pa
 from outpace.errors import BindError
 from outpace.pattern import types
 from outpace.pattern.bind.expression import resolve_column
+from outpace.pattern.checkpoints import CheckpointModel
 from outpace.pattern.disorder import (
     AdaptiveSlack,
     Disorder,
@@ -252,6 +253,9 @@ def _is_column(setting: Setting) -> bool:
 def setting_text(value: Any) -> str:
     """Return the value of a setting as `explain` shows it."""
     match value:
+        case CheckpointModel() if not is_dataclass(value):
+            # One of a user's counts by its name.
+            return f"{type(value).__module__}.{type(value).__qualname__}"
         case Disorder():
             own = [one for one in settings_of(type(value)) if one not in settings_of(Disorder)]
             values = [getattr(value, one.name) for one in own]

@@ -7,17 +7,19 @@
 A kind has a word, in `KINDS`. Settings that it cannot do without follow the word in their order.
 The others stand behind their names, such as LATE, in any order, and may be left out. How a setting
 is written follows from its kind (`outpace.pattern.setting`): durations are intervals, durations in
-quotes or whole numbers, as for WITHIN; those by the clock are no whole numbers.
+quotes or whole numbers, as for WITHIN; those by the clock are no whole numbers. A setting that is
+another value with settings has a kind and these in parentheses, or what is short for one.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
 from outpace.errors import BindError
+from outpace.pattern.checkpoints import Adaptive, Every, EverySpeculative, LeastWork
 from outpace.pattern.disorder import (
     LDOP,
     AQKSlack,
@@ -65,6 +67,18 @@ KINDS: Final[dict[str, type[Disorder]]] = {
 }
 
 
+#: Those of all that a setting may be; see `Inner`.
+_FAMILIES: Final[dict[str, dict[str, type[Any]]]] = {
+    "disorder": dict(KINDS),
+    "checkpoints": {
+        "EVERY": Every,
+        "SPECULATIVE": EverySpeculative,
+        "ADAPTIVE": Adaptive,
+        "LEAST": LeastWork,
+    },
+}
+
+
 def read_disorder(cursor: TokenCursor) -> Disorder:
     """Read what follows DISORDER.
 
@@ -74,11 +88,17 @@ def read_disorder(cursor: TokenCursor) -> Disorder:
     >>> read_disorder(TokenCursor(SourceText("SLACK '2 s' LATE SIDE"))).late
     <Late.SIDE: 'side'>
     """
+    disorder: Disorder = _read_kind(cursor, KINDS, "after DISORDER")
+    return disorder
+
+
+def _read_kind(cursor: TokenCursor, kinds: Mapping[str, type[Any]], where: str) -> Any:
+    """Read the word of a kind, and its settings."""
     start = cursor.token
-    if cursor.token.key not in KINDS:
-        *first, last = KINDS
-        raise cursor.unexpected(f"{', '.join(first)} or {last} after DISORDER")
-    kind = KINDS[cursor.advance().key]
+    if cursor.token.key not in kinds:
+        *first, last = kinds
+        raise cursor.unexpected(f"{', '.join(first)} or {last} {where}")
+    kind = kinds[cursor.advance().key]
     required = [one for one in settings_of(kind) if one.required]
     named = {one.name.upper(): one for one in settings_of(kind) if not one.required}
     given = {one.name: _read(cursor, one) for one in required}
@@ -137,13 +157,17 @@ def disorder_clauses(query: Query) -> Iterable[str]:
         yield f"DISORDER {_clause(query.order_of_arrival)}"
 
 
-def _clause(disorder: Disorder) -> str:
-    (word,) = [word for word, kind in KINDS.items() if kind is type(disorder)]
+def _clause(value: Any, family: str = "disorder") -> str:
+    words = [word for word, kind in _FAMILIES[family].items() if kind is type(value)]
+    if not words:
+        raise BindError(f"{family} written in Python have no SQL text", hint="use to_python")
     texts = [
-        _in_sql(value) if one.required else f"{one.name.upper()} {_in_sql(value)}"
-        for one, value in _given(disorder)
+        _in_sql(inner, one.kind)
+        if one.required
+        else f"{one.name.upper()} {_in_sql(inner, one.kind)}"
+        for one, inner in _given(value)
     ]
-    return " ".join([word, *texts])
+    return " ".join([*words, *texts])
 
 
 def disorder_calls(query: Query) -> Iterable[str]:
@@ -158,20 +182,20 @@ def disorder_calls(query: Query) -> Iterable[str]:
         yield f"disorder({_call(query.order_of_arrival)})"
 
 
-def _call(disorder: Disorder) -> str:
+def _call(value: Any, module: str = "op") -> str:
     texts = [
-        _in_python(value) if one.required else f"{one.name}={_in_python(value)}"
-        for one, value in _given(disorder)
+        _in_python(inner) if one.required else f"{one.name}={_in_python(inner)}"
+        for one, inner in _given(value)
     ]
-    return f"op.{type(disorder).__name__}({', '.join(texts)})"
+    return f"{module}.{type(value).__name__}({', '.join(texts)})"
 
 
-def _given(disorder: Disorder) -> Iterable[tuple[Setting, Any]]:
+def _given(value: Any) -> Iterable[tuple[Setting, Any]]:
     """Yield the settings that differ from their defaults."""
-    for one in settings_of(type(disorder)):
-        value = getattr(disorder, one.name)
-        if value != one.default:
-            yield one, value
+    for one in settings_of(type(value)):
+        inner = getattr(value, one.name)
+        if inner != one.default:
+            yield one, inner
 
 
 def _read(cursor: TokenCursor, setting: Setting) -> Any:
@@ -194,9 +218,10 @@ def _value(cursor: TokenCursor, setting: Setting) -> Any:
             return _number(cursor, setting, whole=whole)
         case NumberRange():
             return _number(cursor, setting), _number(cursor, setting)
-        case Inner():
-            cursor.expect("(")
-            inner = read_disorder(cursor)
+        case Inner(family=family):
+            if not cursor.accept("("):
+                return read_span(cursor)
+            inner = _read_kind(cursor, _FAMILIES[family], f"for {setting.name.upper()}")
             cursor.expect(")")
             return inner
         case Choice(members=members):
@@ -242,18 +267,18 @@ def _placeholder(kind: SettingKind) -> str:
             return "number"
         case NumberRange():
             return "number number"
-        case Inner():
-            return "(disorder)"
+        case Inner(family=family):
+            return f"({family})"
         case Choice(members=members):
             return "|".join(member.name.upper() for member in members)
         case ColumnName():
             return "column"
 
 
-def _in_sql(value: Any) -> str:
+def _in_sql(value: Any, kind: SettingKind | None = None) -> str:
+    if isinstance(kind, Inner):
+        return f"({_clause(value, kind.family)})"
     match value:
-        case Disorder():
-            return f"({_clause(value)})"
         case (float(), float()):
             return " ".join(map(str, value))
         case datetime.timedelta():
@@ -272,6 +297,8 @@ def _in_python(value: Any) -> str:
     match value:
         case Disorder():
             return _call(value)
+        case Every() | EverySpeculative() | Adaptive() | LeastWork():
+            return _call(value, "op.checkpoints")
         case datetime.timedelta():
             return repr(print_duration(value))
         case Enum():

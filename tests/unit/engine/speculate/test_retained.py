@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
-from outpace.engine.speculate import retained
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.speculate.retained import RetainedEvents
+from outpace.pattern.checkpoints import CheckpointModel, Every, LeastWork
 
 ROWS = pa.schema([("ts", pa.int64())])
 
 
-def made() -> RetainedEvents[str]:
-    return RetainedEvents(ROWS, "ts")
+def made(model: CheckpointModel | None = None) -> RetainedEvents[str]:
+    return RetainedEvents(ROWS, "ts", model)
 
 
 def times(*values: int) -> pa.Table:
     return pa.table({"ts": values}, ROWS)
 
 
-def test_it_goes_back_to_the_last_mark_before_the_late_event(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(retained, "STRETCH_ROWS", 2)
-    kept = made()
+def test_it_goes_back_to_the_last_mark_before_the_late_event() -> None:
+    kept = made(Every(2))
     for number, piece in enumerate([(1, 2), (4, 4), (6, 7), (9,)]):
         assert kept.wants_mark
         assert kept.mark(f"mark {number}") == number
-        kept.take(times(*piece), piece[-1])
+        kept.take(times(*piece), piece[-1], NO_TIME)
     # What has the time of a row that went on may belong before it.
     rows = kept.go_back(times(4, 9))
     assert (kept.last[0], rows["ts"].to_pylist()) == ("mark 1", [4, 4, 6, 7, 9])
@@ -40,20 +37,19 @@ def test_it_goes_back_to_the_last_mark_before_the_late_event(
 def test_a_time_that_was_told_counts_for_a_mark() -> None:
     kept = made()
     kept.mark("begin")
-    kept.take(times(1), 8)
+    kept.take(times(1), 8, NO_TIME)
     kept.mark("told")
     kept.go_back(times(5))
     assert kept.last[0] == "begin"
 
 
-def test_it_keeps_what_is_within_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retained, "STRETCH_ROWS", 4)
-    kept = made()
+def test_it_keeps_what_is_within_the_horizon() -> None:
+    kept = made(Every(4))
     most = 0
     for time in range(1000):
         if kept.wants_mark:
             kept.mark(str(time))
-        kept.take(times(time), time)
+        kept.take(times(time), time, NO_TIME)
         kept.forget(time - 10)
         most = max(most, len(kept))
     assert 10 < most <= 10 + 2 * 4
@@ -62,22 +58,23 @@ def test_it_keeps_what_is_within_the_horizon(monkeypatch: pytest.MonkeyPatch) ->
     assert rows["ts"].to_pylist() == list(range(int(kept.last[0]), 1000))
 
 
-def test_large_histories_have_few_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retained, "STRETCH_ROWS", 1)
-    kept = made()
+def test_large_histories_have_few_marks() -> None:
+    kept = made(LeastWork(most=16))
+    kept.work.take(1000)
+    kept.work.measured(1000.0)  # An event takes so long that a checkpoint is nothing beside it.
     marks = 0
     for time in range(3000):
         if kept.wants_mark:
             kept.mark(str(time))
             marks += 1
-        kept.take(times(time), time)
+        kept.take(times(time), time, NO_TIME)
     assert marks < 150
 
 
 def test_partitions_forgotten_before_a_mark_are_told_to_it() -> None:
     kept = made()
     kept.mark("begin")
-    kept.take(times(1), 1)
+    kept.take(times(1), 1, NO_TIME)
     kept.mark("second")
     idle = np.array([3]), np.array([1])
     kept.note_idle(*idle, before=0)
@@ -87,9 +84,9 @@ def test_partitions_forgotten_before_a_mark_are_told_to_it() -> None:
 def test_it_goes_on_where_it_was_saved() -> None:
     kept = made()
     kept.mark("begin")
-    kept.take(times(1, 2), 2)
+    kept.take(times(1, 2), 2, NO_TIME)
     kept.mark("second")
-    kept.take(times(3), 3)
+    kept.take(times(3), 3, NO_TIME)
     other = made()
     other.restore(kept.state(), "begin again")
     assert other.go_back(times(2))["ts"].to_pylist() == [1, 2, 3]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.disordered import SCHEMA, drawn_events, queries
 
 import outpace as op
-from outpace.engine.speculate import retained
+from outpace.pattern.checkpoints import LeastWork
 
 
 def rises(**settings: object) -> op.Query:
@@ -142,7 +142,7 @@ def test_after_the_last_change_all_is_as_in_order(
     coming = sorted(events.to_pylist(), key=lambda one: one["ts"] + random.randint(0, 12))
     stream, changes = op.open(corrected), Changes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retained, "STRETCH_ROWS", span)
+        patch.setattr(LeastWork, "interval", lambda *_: span)
         while coming:
             size = random.randint(1, 6)
             piece, coming = coming[:size], coming[size:]

@@ -18,8 +18,8 @@ from support.properties import examples
 import outpace as op
 from outpace.engine.codec.cell import CellKind
 from outpace.engine.codec.table import read_table
-from outpace.engine.speculate import retained
 from outpace.engine.stage import run_step
+from outpace.pattern.checkpoints import LeastWork
 from outpace.plan.stream import plan_group
 
 Rows = list[dict[str, Any]]
@@ -104,7 +104,7 @@ def test_every_emission_tells_what_all_changes_tell(
         check_latest(found["latest"].to_pylist(), before, present.rows)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retained, "STRETCH_ROWS", span)
+        patch.setattr(LeastWork, "interval", lambda *_: span)
         while coming:
             size = random.randint(1, 6)
             piece, coming = coming[:size], coming[size:]

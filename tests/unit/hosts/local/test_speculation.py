@@ -14,14 +14,38 @@ from support.disordered import SCHEMA, drawn_events, queries
 from support.properties import examples
 
 import outpace as op
-from outpace.engine.message import EventsArrived
-from outpace.engine.speculate import retained
+from outpace.engine.message import EventsArrived, HostLoad
+from outpace.errors import BindError, DataError, StateError
+from outpace.pattern.checkpoints import CheckpointModel, CheckpointWork
 
 SLACKS = st.sampled_from(
     [
         *(op.KSlack(slack) for slack in (0, 4, 12)),
         *(op.MPKSlack(), op.MPKSlack(at_most=5)),
         *(op.Quantile(0.8), op.Punctuation(), op.LDOP(window=10)),
+    ]
+)
+
+
+class WithKept(CheckpointModel):
+    """A model of a user: the more is kept, the rarer are checkpoints."""
+
+    def interval(self, work: CheckpointWork) -> int:
+        return 1 + work.kept // 3
+
+
+class Wrong(CheckpointModel):
+    """One that does not say when."""
+
+    def interval(self, work: CheckpointWork) -> int:
+        return 0
+
+
+MODELS = st.sampled_from(
+    [
+        *(op.checkpoints.Every(1), op.checkpoints.Every(3)),
+        *(op.checkpoints.EverySpeculative(1), op.checkpoints.EverySpeculative(2, most=5)),
+        *(op.checkpoints.Adaptive(), op.checkpoints.LeastWork(), WithKept()),
     ]
 )
 
@@ -52,16 +76,20 @@ class Followed:
     queries(),
     SLACKS,
     st.sampled_from([0, 0.3, 0.5, 1]),
-    st.sampled_from([1, 3, 4096]),
+    MODELS,
     st.integers(0, 1 << 32),
 )
 def test_what_is_confirmed_is_what_the_reorderer_lets_out(
-    query: op.Query, slack: op.pattern.disorder.Disorder, alpha: float, span: int, seed: int
+    query: op.Query,
+    slack: op.pattern.disorder.Disorder,
+    alpha: float,
+    model: CheckpointModel,
+    seed: int,
 ) -> None:
     random = Random(seed)
     events = drawn_events(random).to_pylist()
     coming = sorted(events, key=lambda one: one["ts"] + random.randint(0, 12))
-    speculative = query.disorder(op.Speculative(slack, alpha=alpha))
+    speculative = query.disorder(op.Speculative(slack, alpha=alpha, checkpoints=model))
     stream, plain = op.open(speculative), op.open(query.disorder(slack))
     followed, expected = Followed(), Counter[str]()
     late, in_order = 0, list[Any]()
@@ -75,21 +103,19 @@ def test_what_is_confirmed_is_what_the_reorderer_lets_out(
         # What time decides may be confirmed a little later.
         assert not followed.confirmed - expected
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retained, "STRETCH_ROWS", span)
-        while coming:
-            size = random.randint(1, 6)
-            piece, coming = coming[:size], coming[size:]
-            rows = pa.Table.from_pylist(piece, SCHEMA)
-            take(stream.push(rows), plain.push(rows))
-            if random.random() < 0.3:
-                told = piece[-1]["ts"] - random.randint(0, 5)
-                take(stream.advance(told), plain.advance(told))
-            if random.random() < 0.2:
-                late += stream.order.late
-                stream = op.resume(speculative, stream.state())
-        assert late + stream.order.late == plain.order.late
-        take(stream.finish(), plain.finish())
+    while coming:
+        size = random.randint(1, 6)
+        piece, coming = coming[:size], coming[size:]
+        rows = pa.Table.from_pylist(piece, SCHEMA)
+        take(stream.push(rows), plain.push(rows))
+        if random.random() < 0.3:
+            told = piece[-1]["ts"] - random.randint(0, 5)
+            take(stream.advance(told), plain.advance(told))
+        if random.random() < 0.2:
+            late += stream.order.late
+            stream = op.resume(speculative, stream.state())
+    assert late + stream.order.late == plain.order.late
+    take(stream.finish(), plain.finish())
     assert +followed.current == +followed.confirmed == expected
     if alpha == 1:
         assert {(row.pop("diff"), row.pop("confirmed")) for row in got} <= {(1, True)}
@@ -97,8 +123,8 @@ def test_what_is_confirmed_is_what_the_reorderer_lets_out(
         assert got == in_order
 
 
-@pytest.mark.parametrize("checkpoints", [1, 5, 100, None])
-def test_checkpoints_decide_how_much_is_matched_again(checkpoints: int | None) -> None:
+@pytest.mark.parametrize("checkpoints", [1, 5, 100])
+def test_checkpoints_decide_how_much_is_matched_again(checkpoints: int) -> None:
     stream = op.open(rises(alpha=0, checkpoints=checkpoints))
     for first in range(0, 300, 30):
         stream.push(rows(*((ts, ts % 7) for ts in range(first, first + 30) if ts % 30 != 25)))
@@ -107,8 +133,35 @@ def test_checkpoints_decide_how_much_is_matched_again(checkpoints: int | None) -
     assert counted.rollbacks == stream.order.corrected == 10
     # Behind each late event lie three that had gone on: those from 26 to 28.
     assert counted.replayed >= 10 * 3
-    if checkpoints is not None:
-        assert counted.replayed < 10 * (3 + checkpoints)
+    assert counted.replayed < 10 * (3 + checkpoints)
+
+
+def test_a_model_that_says_no_number_is_named() -> None:
+    stream = op.open(rises(alpha=0, checkpoints=Wrong()))
+    with pytest.raises(DataError, match=r"Wrong.interval returned 0, which is no number of events"):
+        stream.push(rows((1, 1), (2, 2)))
+
+
+def test_another_model_does_not_go_on_from_a_saved_state() -> None:
+    stream = op.open(rises(alpha=0, checkpoints=WithKept()))
+    stream.push(rows((1, 1), (2, 2)))
+    op.resume(rises(alpha=0, checkpoints=WithKept()), stream.state())
+    with pytest.raises(StateError, match="brought into order in another way"):
+        op.resume(rises(alpha=0, checkpoints=5), stream.state())
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("often", "a model for checkpoints is expected, not 'often'"),
+        (True, "a model for checkpoints is expected, not True"),
+        (0, "events is a number of at least 1, not 0"),
+        (1.5, "a model for checkpoints is expected, not 1.5"),
+    ],
+)
+def test_what_is_no_model_is_refused(value: Any, said: str) -> None:
+    with pytest.raises(BindError, match=said):
+        op.Speculative(5, checkpoints=value)
 
 
 def test_memory_bounds_what_is_speculation() -> None:
@@ -181,9 +234,9 @@ def test_alpha_follows_the_load() -> None:
     stream.step(pushed)
     assert stream.order.buffered == 3
     for _ in range(8):
-        stream.step(EventsArrived(pushed.rows.slice(3), busy=0.0))
+        stream.step(EventsArrived(pushed.rows.slice(3), load=HostLoad(0.0, 0.0)))
     assert stream.order.buffered == 1
-    stream.step(EventsArrived(rows((6, 5)), busy=0.95))
+    stream.step(EventsArrived(rows((6, 5)), load=HostLoad(0.95, 0.1)))
     assert stream.order.buffered == 2
 
 

@@ -1,0 +1,63 @@
+"""What going back costs, as it is estimated, and where checkpoints lie by that."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import outpace as op
+from outpace.engine.speculate.work import CHECKPOINT_S, WorkEstimate
+from outpace.engine.state import State
+from outpace.errors import StateError
+from outpace.pattern.checkpoints import CheckpointWork
+
+
+def test_checkpoints_are_many_where_much_is_late_and_events_take_long() -> None:
+    """What a host measures decides, and how often the operator went back."""
+    intervals = []
+    for seconds, late in ((1e-7, False), (1e-7, True), (1e-3, False), (1e-3, True)):
+        estimate = WorkEstimate()
+        for _ in range(50):
+            estimate.take(1000)
+            if late:
+                estimate.go_back(0.5)
+            estimate.measured(1000 * seconds)
+        event, checkpoint = estimate.costs
+        known = CheckpointWork(
+            coming=10**6, event=event, checkpoint=checkpoint, apart=estimate.apart
+        )
+        intervals.append(op.checkpoints.LeastWork().interval(known))
+    fast, fast_late, slow, slow_late = intervals
+    assert fast > 10 * fast_late > 10 * slow
+    assert slow >= slow_late
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 10_000), st.integers(1, 50), st.floats(0, 10)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_costs_are_never_nothing_nor_more_than_was_measured(
+    measured: list[tuple[int, int, float]],
+) -> None:
+    estimate = WorkEstimate()
+    most = CHECKPOINT_S
+    for events, pieces, seconds in measured:
+        for _ in range(pieces):
+            estimate.take(events)
+        estimate.measured(seconds)
+        most = max(most, seconds)
+        event, checkpoint = estimate.costs
+        assert 0 < event <= checkpoint <= 1.1 * most
+    other = WorkEstimate()
+    other.restore(State.decode(estimate.state().encode()))
+    assert vars(other) == vars(estimate), "so a run that goes on decides the same"
+
+
+def test_a_state_with_other_numbers_is_refused() -> None:
+    numbers = {**WorkEstimate().state().numbers, "apart": "far"}
+    with pytest.raises(StateError, match="apart is a number"):
+        WorkEstimate().restore(State(numbers))
