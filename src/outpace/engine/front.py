@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, no_events
+from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events, no_events
 from outpace.engine.intake import Intake
 from outpace.engine.message import (
     NO_SPLIT,
@@ -390,6 +390,10 @@ class Front(Stateful):
     def taken(self) -> Integers:
         """How many events of each partition have had their turn, by its number."""
         return self._numbers.taken
+
+    def recall(self, rows: pa.Table, numbers: Integers) -> Events:
+        """Return events that had their turn before, by their numbers; some may be missing."""
+        return self._numbers.recall(rows.select(self._spec.events.names), numbers)
 
     def _blocks(
         self, released: ReleasedEvents, *, ended: bool, again: bool = False

@@ -51,6 +51,11 @@ class Instance(Stateful):
         self._marks: dict[int, _Matcher] = {}
 
     @property
+    def matcher(self) -> _Matcher:
+        """What matches its windows or partitions, as it stands."""
+        return self._matcher
+
+    @property
     def begun(self) -> int:
         """How often it has begun to change what it keeps of partitions."""
         return self._matcher.begun if isinstance(self._matcher, PartitionMatcher) else 0

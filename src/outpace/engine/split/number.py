@@ -103,6 +103,23 @@ class EventNumbers(Stateful):
             self._counts = grown(self._counts, self._keys.room, 0)
             self._counts[piece.keys.numbers] = piece.counts
 
+    def recall(self, rows: pa.Table, arrival: Integers) -> Events:
+        """Number events that were taken before by their numbers among all; some may be missing.
+
+        In its partition each counts from the last one back, so that the next one follows.
+        """
+        keys = self._keys.look_up(rows)
+        require(not len(keys.new) or not self._keyed, "events have keys that nobody knows")
+        counts = np.bincount(keys.codes, minlength=len(keys.numbers)).astype(np.int64)
+        first = self.taken[keys.numbers] - counts
+        require((first >= 0).all(), "there are more events than came")
+        ordinal = np.empty(len(arrival), np.int64)
+        count_rows(keys.codes, first, ordinal)
+        times = np.zeros(0, np.int64)
+        if self._time is not None:
+            times = valid_times(self._time, rows.column(self._time), range(rows.num_rows))
+        return Events.of_codes(rows, (keys.codes, keys.numbers), ordinal, arrival, times)
+
     def forget(self, partitions: Integers, *, restart: bool = False) -> None:
         """Forget partitions: should they come again, they are new, with the number of any such.
 

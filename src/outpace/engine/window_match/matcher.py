@@ -118,6 +118,8 @@ class WindowMatcher(Stateful):
         self._worth = overlapping(query.windows) if shared is None else shared
         self._layout = kind if self._worth or kind == "shared" else "separate"
         self._frontier = 0
+        #: Gets the events of what is found; None where nobody asks for them.
+        self.matched: list[Integers] | None = None
 
     @property
     def horizon(self) -> int:
@@ -150,6 +152,15 @@ class WindowMatcher(Stateful):
         np.minimum.at(least, at, ordinal)
         undecided = held.ordinal >= least[np.searchsorted(known, held.partition)]
         return count_starts(self.task, held.rows, undecided)
+
+    def undecided(self) -> tuple[Integers, Integers]:
+        """Return partitions, and the first event of each that an undecided match may need."""
+        if not self.rows_kept:
+            return self._nothing.partition, self._nothing.arrival
+        assert self._strategy is not None
+        held = self._strategy.held
+        begin = np.flatnonzero(np.diff(held.partition, prepend=-1))
+        return held.partition[begin], held.arrival[begin]
 
     def earliest(self, time: str) -> int:
         """Return the least time of the rows that undecided matches may still need."""
@@ -307,10 +318,12 @@ class WindowMatcher(Stateful):
         elif kind == "shared":
             assert isinstance(self.matcher, KernelMatcher)
             strategy = SharedWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
+            strategy.matched = self.matched
         elif kind == "covered":
             strategy = CoveredWindows(self.task, self.matcher, self._nothing)
         else:
             strategy = SeparateWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
+            strategy.matched = self.matched
         return TouchedWindows(strategy) if self.task.bound.partition_by else strategy
 
 

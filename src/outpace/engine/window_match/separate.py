@@ -50,6 +50,8 @@ class SeparateWindows(OpenedWindows):
         self._held = nothing
         self._open = OpenWindows.none()
         self._known = KnownMatches()
+        #: Gets the events of what is found, where somebody asks for them.
+        self.matched: list[Integers] | None = None
 
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""
@@ -90,6 +92,8 @@ class SeparateWindows(OpenedWindows):
             stretches = self._stretches(held, some)
             for part in self._matcher.match(held, stretches, some.resume, ended=ended):
                 parts.append(part_matches(self._task, part, some.windows))
+                if self.matched is not None:
+                    self.matched.append(part.block.arrivals[part.found.rows])
                 _store(windows, at[part.at], part)
         return parts
 

@@ -80,6 +80,8 @@ class SharedWindows(Stateful):
         self._held = nothing
         self._slots = WindowSlots()
         self._known = KnownMatches()
+        #: Gets the events of what is found, where somebody asks for them.
+        self.matched: list[Integers] | None = None
         # The end of a window makes no match of a chain that waits.
         self._ends = None
         if not kernel.is_chain or self._ahead:
@@ -146,6 +148,8 @@ class SharedWindows(Stateful):
         swept = self._kernel.sweep(block, wanted)
         if swept is None:
             raise GivesUpError
+        if self.matched is not None:
+            self.matched.append(block.arrivals[swept.found.rows])
         begun = begun_row[len(slots.entering) :]
         # To make room for windows that open, those that are there may get other slots.
         added = slots.add(split.opened, held.arrival[begun])

@@ -16,7 +16,7 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.twin import make_twin
-from outpace.engine.message import SourceEnded, TimeTold
+from outpace.engine.message import EventsArrived, SourceEnded, TimeTold
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec, fastest
 from outpace.engine.rows.times import as_integers
@@ -49,6 +49,7 @@ from outpace.testing.simulation.queries import (
     draw_pattern_query,
     is_large,
 )
+from outpace.testing.simulation.retained import run_retained
 from outpace.testing.simulation.trace import RunTrace, SimulationError, check_same
 
 Make: TypeAlias = "Callable[[], Operator]"
@@ -108,6 +109,14 @@ class _Scenario:
     @property
     def schema(self) -> pa.Schema:
         return self.arrival.events.schema
+
+    @property
+    def can_replay(self) -> bool:
+        """Whether events come in their order, and what comes out of them has numbers."""
+        arrival = self.arrival
+        plain = arrival.sources is None and self.query.order_of_arrival is None
+        only = all(isinstance(step, EventsArrived | TimeTold) for step in arrival.steps)
+        return plain and only and not self.timeouts
 
     def spec(self) -> OperatorSpec:
         query, disorder = _alone(self.query), None
@@ -366,6 +375,9 @@ def _simulate(scenario: _Scenario, random: Random, trace: RunTrace) -> RunOutcom
         outcome = places.outcome
     else:
         outcome = run_in_one_place(scenario.spec(), arrival, random, trace, saves=scenario.saves)
+        if scenario.can_replay:
+            again = run_retained(scenario.spec(), arrival, random, trace)
+            check_same("after replays", again.matches, outcome.matches)
     if scenario.query.corrects:
         _check_changes(scenario, outcome, meaning.rows)
         return outcome

@@ -1,0 +1,9 @@
+"""Recovery without checkpoints: savepoints, which events they still need, and how to go on.
+
+- `savepoint`: what is told to whoever retains the events, and brought back after a failure;
+- `layout`: the windows that matches may still come of, by the numbers of their events;
+- `needed`: which events a replay needs; the others are skipped;
+- `recoverable`: the operator that gives savepoints, and is rebuilt from one and retained events.
+
+Paper: Lima et al., Skipping Unused Events to Speed Up Rollback-Recovery, sections II and III.
+"""

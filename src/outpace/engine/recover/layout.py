@@ -1,0 +1,195 @@
+"""The windows that matches may still come of, by the numbers of their events.
+
+A window is of no more use when it has closed, and every match of it comes before the first one that
+is not acknowledged. Numbers of events stay what they are when others between them are skipped, so
+a replay is told which windows there were, and opens and closes them at the same events.
+
+Memory: seven integers for each window.
+Paper: Lima et al., section III-B2 and, for windows that count events, III-B5.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.event import Events
+from outpace.engine.kernels.grouping import find_pairs
+from outpace.engine.recover.savepoint import MatchPlace, is_behind
+from outpace.engine.snapshot import Stateful
+from outpace.engine.split.windows import OPEN, Split, Windows
+from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
+from outpace.engine.window_match.result import CLOSING, COMPLETING
+
+#: What is known of a window: `first` and `last` are the numbers of its events among all.
+_COLUMNS: Final = ("partition", "number", "first", "last", "start_time", "end_time", "closed_at")
+
+
+class WindowLayout(Stateful):
+    """Windows, by partition and number.
+
+    Parameters
+    ----------
+    keyed
+        Whether there are partitions.
+    every
+        Whether each window gives its matches, also those that another window has given. Where it
+        does not, windows that share events with those of use are kept, as they may have given them.
+    """
+
+    def __init__(self, *, keyed: bool, every: bool) -> None:
+        self._keyed, self._every = keyed, every
+        self._windows = np.zeros((len(_COLUMNS), 0), np.int64)
+
+    def __len__(self) -> int:
+        return self._windows.shape[1]
+
+    def take(self, events: Events, split: Split) -> Integers:
+        """Take the windows that open and close, and return the events that make them do so."""
+        opened, closed = split.opened, split.closed
+        begun = _numbers_of(events, opened.partition, opened.first, keyed=self._keyed)
+        if len(opened):
+            still_open = np.full(len(opened), OPEN)
+            times = opened.start_time, opened.end_time
+            added = np.stack(
+                [opened.partition, opened.number, begun, still_open, *times, opened.closed_at]
+            )
+            self._windows = np.concatenate([self._windows, added], axis=1)
+            if self._keyed:
+                order = np.lexsort((self._windows[1], self._windows[0]))
+                self._windows = self._windows[:, order]
+        if len(closed):
+            at = self._find(closed.partition, closed.number)
+            self._windows[3, at] = _last_of(events, closed)
+            self._windows[5, at] = closed.end_time
+            self._windows[6, at] = closed.closed_at
+        return np.concatenate([begun, closed.closed_at])
+
+    def drop(self, settled: MatchPlace) -> None:
+        """Drop the windows whose last match could not come behind a place."""
+        partition, number, _, last, _, _, closed_at = self._windows
+        # What came behind the last event closed the window, or that event did.
+        phase = np.where(last < closed_at, CLOSING, COMPLETING)
+        ends = np.stack([closed_at, phase, number, partition])
+        dead = (last != OPEN) & ~is_behind(ends, settled)
+        if not self._every and dead.any():
+            dead &= last < self._first_of(~dead)[partition]
+        if dead.any():
+            self._windows = self._windows[:, ~dead]
+
+    @property
+    def first(self) -> Integers:
+        """For each partition the first event that a window has; `OPEN` where there is none."""
+        return self._first_of(np.ones(len(self), np.bool_))
+
+    def holds(self, partition: Integers, number: Integers) -> Booleans:
+        """Say which of some windows are there."""
+        at = np.minimum(self._find(partition, number), max(len(self) - 1, 0))
+        if not len(self):
+            return np.zeros(len(at), np.bool_)
+        known: Booleans = (self._windows[0, at] == partition) & (self._windows[1, at] == number)
+        return known
+
+    def state(self) -> State:
+        """Return all windows, for a savepoint; events are told by their distance to the first."""
+        base = int(self._windows[2].min(initial=OPEN)) if len(self) else 0
+        columns = self._windows.copy()
+        columns[2] -= base
+        columns[3] = np.where(columns[3] == OPEN, -1, columns[3] - base)
+        columns[5] -= columns[4]
+        columns[6] = np.where(columns[6] < 0, -1, columns[6] - base)
+        return State({"base": base}, [pa.table(dict(zip(_COLUMNS, columns, strict=True)))])
+
+    def restore(self, state: State) -> None:
+        """Take the windows that `state` returned."""
+        header, (table,) = state.content(1)
+        base, far = integer(header, "base", NATURAL), range(-1, NATURAL.stop)
+        bounds = (NATURAL, ANY, NATURAL, far, ANY, ANY, far)
+        columns = integers(table, **dict(zip(_COLUMNS, bounds, strict=True)))
+        columns[2] += base
+        columns[3] = np.where(columns[3] < 0, OPEN, columns[3] + base)
+        columns[5] += columns[4]
+        columns[6] = np.where(columns[6] < 0, -1, columns[6] + base)
+        self._windows = np.stack(columns)
+        order = np.lexsort((self._windows[1], self._windows[0]))
+        require((np.diff(order) > 0).all(), "windows are out of order")
+        require((self._windows[2] <= self._windows[3]).all(), "a window ends before it begins")
+
+    def split(self, events: Events, taken: Integers) -> Split:
+        """Return the windows as those that open and close with events that are there of all.
+
+        Partitions have had so many; those that are left out do not count.
+        """
+        partition, number, first, last, start_time, end_time, closed_at = self._windows
+        require((partition < len(taken)).all(), "a window has no partition")
+        order = np.lexsort((events.arrival, events.partition))
+        names = events.partition[order], events.arrival[order]
+        ends = np.searchsorted(names[0], partition, "right")
+        low, high = np.empty_like(first), np.empty_like(first)
+        find_pairs(*names, partition, first, low)
+        find_pairs(*names, partition, np.minimum(last, OPEN - 1) + 1, high)
+        there = low < ends
+        there[there] = names[1][low[there]] == first[there]
+        require(there.all(), "the first event of a window is missing")
+        ordinal = events.ordinal[order]
+        stop = np.where(last == OPEN, OPEN, ordinal[np.maximum(high, 1) - 1] + 1)
+        begun = ordinal[low]
+        opening = np.lexsort((number, first))
+        closing = np.flatnonzero(last != OPEN)
+        closing = closing[np.lexsort((number[closing], closed_at[closing]))]
+        still_open = np.full(len(self), OPEN)
+        opened = (partition, number, begun, still_open, start_time, end_time, still_open * 0 - 1)
+        closed = (partition, number, begun, stop, start_time, end_time, closed_at)
+        return Split(
+            Windows(*(column[opening] for column in opened)),
+            Windows(*(column[closing] for column in closed)),
+        )
+
+    @property
+    def borders(self) -> Integers:
+        """The events that open and close the windows."""
+        closed_at = self._windows[6]
+        return np.concatenate([self._windows[2], closed_at[closed_at >= 0]])
+
+    def _first_of(self, chosen: Booleans) -> Integers:
+        partition = self._windows[0]
+        floors = np.full(int(partition.max(initial=0)) + 1, OPEN)
+        np.minimum.at(floors, partition[chosen], self._windows[2, chosen])
+        return floors
+
+    def _find(self, partition: Integers, number: Integers) -> Integers:
+        if not self._keyed:
+            found: Integers = np.searchsorted(self._windows[1], number)
+            return found
+        at = np.empty(len(number), np.int64)
+        find_pairs(self._windows[0], self._windows[1], partition, number, at)
+        return at
+
+
+def _numbers_of(events: Events, partition: Integers, ordinal: Integers, *, keyed: bool) -> Integers:
+    """Return the numbers among all of events that are known by partition and ordinal."""
+    if not len(ordinal):
+        return ordinal
+    if not keyed:
+        numbers: Integers = events.arrival[ordinal - events.ordinal[0]]
+        return numbers
+    order = np.lexsort((events.ordinal, events.partition))
+    at = np.empty(len(ordinal), np.int64)
+    find_pairs(events.partition[order], events.ordinal[order], partition, ordinal, at)
+    return events.arrival[order[at]]
+
+
+def _last_of(events: Events, closed: Windows) -> Integers:
+    """Return the last event that windows may hold: that which closed them, or the one before."""
+    arrival = events.arrival
+    at = closed.closed_at - (arrival[0] if len(arrival) else OPEN)
+    inside = (at >= 0) & (at < len(arrival))
+    own = np.zeros(len(closed), np.bool_)
+    place = at[inside]
+    own[inside] = (events.partition[place] == closed.partition[inside]) & (
+        events.ordinal[place] == closed.stop[inside] - 1
+    )
+    return np.where(own, closed.closed_at, closed.closed_at - 1)

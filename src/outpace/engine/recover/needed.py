@@ -1,0 +1,138 @@
+"""Which events a replay needs: those of live windows that were used, or may be yet.
+
+What counts as used is known by the matcher, as far as a pattern allows it:
+
+- a chain `A -> B -> C` of conditions on single events takes the first event that fits each step, so
+  only the events of its matches are used, and those that an undecided match may need;
+- of other patterns that skip events without a trace, each event that fits some step may be used;
+- of all others, and of user-defined operators, every event.
+
+Events that open or close windows are always needed. Memory: two or three numbers for each event
+that is needed, or that came since the last savepoint.
+Paper: Lima et al., section III-A.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.match.bits import with_bits
+from outpace.engine.match.kernel import chain_steps
+from outpace.engine.match.reach import reach_of
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.snapshot import Stateful
+from outpace.pattern.bound import PredicateClass
+from outpace.pattern.query import Consume, Selection
+
+
+class Use(Enum):
+    """What of the events in windows a replay needs."""
+
+    MATCHED = "those of matches"
+    FITTING = "those that fit a step"
+    EVERY = "every one"
+
+
+def use_of(spec: OperatorSpec) -> Use:
+    """Return which events of windows a query may use.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from outpace.pattern.query import Query
+    >>> from outpace.pattern.windows import CountWindows
+    >>> windows, schema = CountWindows(9, 3), pa.schema({"ts": pa.int64(), "k": pa.string()})
+    >>> query = Query().order_by("ts").define(A="k = 'a'", B="k = 'b'").measures(n="COUNT(*)")
+    >>> [use_of(OperatorSpec(query.pattern(text).over(windows), schema)).value
+    ...  for text in ("A -> B", "A -> B(->)+", "A B")]
+    ['those of matches', 'those that fit a step', 'every one']
+    """
+    task = spec.task
+    if task is None or task.bound.query.leeway is not None or task.bound.uncertainty is not None:
+        return Use.EVERY
+    query, reach = task.bound.query, reach_of(task)
+    local = all(
+        predicate.kind in (PredicateClass.LOCAL, PredicateClass.ALWAYS)
+        for predicate in task.bound.predicates
+    )
+    around = reach.back or reach.ahead or reach.anchored or reach.awaits_row
+    ruled = query.limits or query.consumption is not Consume.NONE
+    ruled = ruled or query.effective_selection is not Selection.PREFERRED
+    if chain_steps(task) is not None and local and not around and not ruled:
+        return Use.MATCHED
+    # Where time may end a match, any event tells that it has passed.
+    if task.bound.within is None and with_bits(task).drop_unused:
+        return Use.FITTING
+    return Use.EVERY
+
+
+class NeededEvents(Stateful):
+    """The numbers of events, of which a replay needs some.
+
+    Examples
+    --------
+    >>> needed = NeededEvents()
+    >>> needed.add(np.arange(1, 11), np.zeros(10, np.int64), np.zeros(10, np.bool_))
+    >>> needed.use(np.array([1, 4, 10]))
+    >>> needed.thin(needed.used).tolist(), needed.numbers.tolist()
+    ([[2, 3], [5, 9]], [1, 4, 10])
+    """
+
+    CHANGED = ("_added", "_used")
+
+    def __init__(self) -> None:
+        nothing = np.zeros(0, np.int64)
+        self._known = nothing, nothing, np.zeros(0, np.bool_)
+        self._added: list[tuple[Integers, Integers, Booleans]] = []
+        self._used: list[Integers] = []
+
+    @property
+    def numbers(self) -> Integers:
+        """The numbers of the events."""
+        return self._settled()[0]
+
+    @property
+    def partition(self) -> Integers:
+        """The partition of each event."""
+        return self._settled()[1]
+
+    @property
+    def used(self) -> Booleans:
+        """Whether each event was used."""
+        return self._settled()[2]
+
+    def add(self, numbers: Integers, partition: Integers, used: Booleans) -> None:
+        """Add the next events, and say which of them are used."""
+        self._added.append((numbers, partition, used))
+
+    def use(self, numbers: Integers) -> None:
+        """Say that events are used; those that are missing do not matter."""
+        if len(numbers):
+            self._used.append(numbers)
+
+    def thin(self, needed: Booleans) -> Integers:
+        """Keep the events that are needed, and return the others as closed intervals."""
+        numbers, partition, used = self._settled()
+        edges = np.flatnonzero(np.diff(needed.astype(np.int8), prepend=1, append=1))
+        ranges = np.stack([numbers[edges[::2]], numbers[edges[1::2] - 1]], axis=1)
+        if len(ranges):
+            self._known = numbers[needed], partition[needed], used[needed]
+        return ranges
+
+    def _settled(self) -> tuple[Integers, Integers, Booleans]:
+        if self._added:
+            joined = zip(*[self._known, *self._added], strict=True)
+            numbers, partition, used = (np.concatenate(parts) for parts in joined)
+            self._known, self._added = (numbers, partition, used), []
+        if self._used:
+            numbers, _, used = self._known
+            said = np.concatenate(self._used)
+            self._used = []
+            at = np.searchsorted(numbers, said)
+            inside = at < len(numbers)
+            at, said = at[inside], said[inside]
+            used[at[numbers[at] == said]] = True
+        return self._known

@@ -1,0 +1,368 @@
+"""The operator that needs no checkpoints: it gives savepoints, and is rebuilt from one by a replay.
+
+Whoever feeds it retains the events, numbered as they come. A savepoint says from which event on
+they are needed, and which of the later ones are not. `save` makes one when matches have been
+acknowledged, `notice` at any time in between. After a failure `rebuild` lets a new operator take
+the events that were retained, and goes on: what it gives are the matches behind the last one that
+was acknowledged, with the numbers that they had, so that who has them already knows them.
+
+Where there are windows, a savepoint says which of them matches may still come of, as the operator
+stands. A replay begins with the first event of these. Without windows a search goes on for ever,
+so a savepoint says where the searches stood when the last match that was acknowledged came out or
+before, and which rows they held, as numbers of events.
+
+Memory: that of the operator, of the layout of windows and of the events needed; four integers for
+each match that is not acknowledged or lies in a live window; without windows a snapshot.
+Paper: Lima et al., sections II and III.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.match.bits import with_bits
+from outpace.engine.message import (
+    Deliver,
+    Emit,
+    EventsArrived,
+    Instruction,
+    Move,
+    Stimulus,
+    TimeTold,
+)
+from outpace.engine.operator import WholeOperator, emit_of
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.layout import WindowLayout
+from outpace.engine.recover.needed import NeededEvents, Use, use_of
+from outpace.engine.recover.savepoint import NOTHING, MatchPlace, Savepoint, identity_of, is_behind
+from outpace.engine.split.windows import OPEN
+from outpace.engine.state import State, integers, require
+from outpace.engine.window_match.matcher import WindowMatcher
+from outpace.engine.window_match.result import COMPLETING, WindowMatches
+from outpace.errors import DataError, StateError, UnsupportedError
+
+
+class RecoverableOperator(WholeOperator):
+    """An operator that is rebuilt from a savepoint and the events that were retained.
+
+    Examples
+    --------
+    >>> from outpace.pattern.query import Query
+    >>> from outpace.pattern.windows import CountWindows
+    >>> query = (Query().order_by("ts").pattern("A -> B").define(A="k = 'a'", B="k = 'b'")
+    ...          .measures(at="B.ts").over(CountWindows(6, 6)))
+    >>> rows = pa.table({"ts": range(6), "k": list("axxbxa")})
+    >>> spec = OperatorSpec(query, rows.schema)
+    >>> operator = RecoverableOperator(spec)
+    >>> emit_of(operator.step(EventsArrived(rows.slice(0, 5)))).matches.table.to_pylist()
+    [{'at': 3}]
+    >>> savepoint = operator.notice()
+    >>> savepoint.seed, savepoint.trim, savepoint.skip.tolist()
+    ((3, 0), -1, [[1, 2], [4, 4]])
+    >>> again = RecoverableOperator(spec)
+    >>> numbers = np.array([0, 3])
+    >>> again.rebuild(savepoint, rows.take(numbers), numbers).matches.table.to_pylist()
+    [{'at': 3}]
+    """
+
+    def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
+        _check(spec)
+        super().__init__(spec, place)
+        self._identity = identity_of(spec)
+        self._use = use_of(spec)
+        self._bits = with_bits(spec.task) if self._use is Use.FITTING and spec.task else None
+        #: The windows that matches may still come of; None where there are none.
+        self._layout: WindowLayout | None = None
+        if spec.windows is not None:
+            every = spec.query.duplicates or spec.task is None
+            self._layout = WindowLayout(keyed=bool(spec.bound.partition_by), every=every)
+        self._needed = NeededEvents()
+        #: The places of matches that came out, of live windows or not acknowledged.
+        self._given: list[Integers] = []
+        #: The last match that was acknowledged, and a place before the first that was not.
+        self._acknowledged = self._settled = NOTHING
+        #: The number of the first match that a replay gives, where none is known.
+        self._seed: tuple[int, int] | None = None
+        #: Without windows: where searches stood when all that had come out is acknowledged, where
+        #: they stood later, and how many events it was said of whether they are needed.
+        self._later: _SearchStanding | None = None
+        self._told = 0
+        if self._layout is None:
+            self._base = self._standing(NOTHING)
+        matcher = self.instance.matcher
+        if self._use is Use.MATCHED and isinstance(matcher, WindowMatcher):
+            matcher.matched = []
+
+    def step(self, stimulus: Stimulus) -> list[Instruction]:
+        """Take what happened and return what is to be done, each match once."""
+        return [
+            replace(one, matches=self._given_now(one.matches)) if isinstance(one, Emit) else one
+            for one in super().step(stimulus)
+        ]
+
+    def save(self, x: int | None = None, y: int | None = None) -> Savepoint:
+        """Take the acknowledgement of all matches up to x:y, and return what is needed from now on.
+
+        Parameters
+        ----------
+        x, y
+            The number of the last match that was acknowledged, with all others of that number;
+            without it all that came out are.
+        """
+        given = self._places()
+        found = np.arange(given.shape[1])
+        if x is not None:
+            found = np.flatnonzero((given[0] == x) & (given[2] == y))
+            if not len(found) and (x, y) > (self._settled.event, self._settled.window):
+                raise DataError(
+                    f"no match with the number {x}:{y} is to be acknowledged",
+                    hint="acknowledge matches by the numbers that they came with",
+                )
+        if len(found):
+            self._acknowledged = max(_place(given, int(found[-1])), self._acknowledged)
+        return self.notice()
+
+    def notice(self) -> Savepoint:
+        """Return what is needed from now on, whether or not anything was acknowledged since."""
+        self.front.check()
+        given = self._places()
+        waiting = np.flatnonzero(is_behind(given, max(self._acknowledged, self._settled)))
+        if len(waiting):
+            first = _place(given, int(waiting[0]))
+            settled = first._replace(partition=first.partition - 1)
+        else:
+            # Matches that come are made final by later events, or by time.
+            settled = MatchPlace(self.front.arrived - 1, COMPLETING, OPEN, OPEN)
+        self._settled = max(settled, self._acknowledged, self._settled)
+        if self._layout is not None:
+            return self._notice_windows(self._layout)
+        return self._notice_partitions()
+
+    def rebuild(
+        self,
+        savepoint: Savepoint,
+        rows: pa.Table,
+        numbers: Integers,
+        told: Sequence[tuple[int, int]] = (),
+    ) -> Emit:
+        """Stand where the operator of a savepoint stood, with the events that were retained.
+
+        Parameters
+        ----------
+        savepoint
+            The last one.
+        rows, numbers
+            The events that were retained, and the number of each, which rise.
+        told
+            The times that were told since: behind how many events, and which one.
+
+        Returns
+        -------
+        Emit
+            The matches behind the last one that was acknowledged.
+        """
+        savepoint.check(self.spec)
+        kept = ~savepoint.drops(numbers)
+        if not kept.all():
+            rows, numbers = rows.filter(pa.array(kept)), numbers[kept]
+        old = int(np.searchsorted(numbers, savepoint.at))
+        later = numbers[old:]
+        whole = not len(later) or int(later[-1]) == savepoint.at + len(later) - 1
+        if not whole or len(np.unique(numbers)) != len(numbers):
+            raise _missing(savepoint.at)
+        fresh = RecoverableOperator(self.spec, self._place)
+        fresh._settled, fresh._seed = savepoint.settled, savepoint.seed
+        parts = [fresh._stand(savepoint, rows.slice(0, old), numbers[:old])]
+        self.become(fresh)
+        begin = savepoint.at
+        for end, time in [*told, (begin + len(later), None)]:
+            if end > begin:
+                piece = rows.slice(old + begin - savepoint.at, end - begin)
+                parts.append(emit_of(self.step(EventsArrived(piece))))
+                begin = end
+            if time is not None:
+                parts.append(emit_of(self.step(TimeTold(time))))
+        matches = WindowMatches.joined(self.spec.bound.output, [part.matches for part in parts])
+        return replace(parts[-1], matches=matches)
+
+    def carry(self, moves: Sequence[Move]) -> list[Instruction]:
+        """Let instance and back take what the front said last, and note what is needed of it."""
+        instructions = super().carry(moves)
+        if self._layout is not None:
+            for message in (one for one in moves if isinstance(one, Deliver)):
+                events = message.events
+                if len(events.arrival):
+                    self._needed.add(events.arrival, events.partition, self._fits(events.rows))
+                self._needed.use(self._layout.take(events, message.split))
+        return instructions
+
+    def _fits(self, rows: pa.Table) -> Booleans:
+        """Say which rows are used whatever comes of them."""
+        if self._bits is not None:
+            return self._bits.used(rows)
+        return np.full(rows.num_rows, self._use is Use.EVERY)
+
+    def _given_now(self, matches: WindowMatches) -> WindowMatches:
+        """Return matches without those that were acknowledged, and note where the others are."""
+        if not len(matches):
+            return matches
+        places = np.stack([matches.event, matches.phase, matches.window, matches.partition])
+        if int(places[0, 0]) <= self._settled.event:
+            new = is_behind(places, self._settled)
+            self._given.append(places)
+            return matches if new.all() else matches.take(np.flatnonzero(new))
+        self._given.append(places)
+        return matches
+
+    def _places(self) -> Integers:
+        """Return the places of matches that came out, in their order."""
+        if len(self._given) != 1:
+            self._given = [np.concatenate([np.zeros((4, 0), np.int64), *self._given], axis=1)]
+        return self._given[0]
+
+    # --- Windows ---------------------------------------------------------------------------------
+
+    def _notice_windows(self, layout: WindowLayout) -> Savepoint:
+        layout.drop(self._settled)
+        given = self._places()
+        live = layout.holds(given[3], given[2]) | is_behind(given, self._settled)
+        if not live.all():
+            self._given = [given[:, live]]
+        matcher = self.instance.matcher
+        if isinstance(matcher, WindowMatcher) and matcher.matched:
+            self._needed.use(np.concatenate(matcher.matched))
+            matcher.matched.clear()
+        needed = self._needed
+        numbers, partition = needed.numbers, needed.partition
+        chosen = needed.used
+        if self._use is Use.MATCHED:
+            assert isinstance(matcher, WindowMatcher)
+            chosen = chosen | (numbers >= _by_partition(*matcher.undecided(), partition))
+        first = layout.first
+        chosen = chosen & (numbers >= _by_partition(np.arange(len(first)), first, partition))
+        skip = needed.thin(chosen)
+        content = State({}, parts={"front": self.front.state(), "windows": layout.state()})
+        return self._savepoint(self.front.arrived, skip, content)
+
+    def _stand(self, savepoint: Savepoint, rows: pa.Table, numbers: Integers) -> Emit:
+        """Stand where a savepoint was made, and return the matches that it does not know of."""
+        content = savepoint.content
+        self.front.restore(content.part("front"))
+        require(self.front.arrived == savepoint.at, "other events have come")
+        if self._layout is None:
+            self._stand_partitions(savepoint, rows, numbers)
+            return Emit(WindowMatches.none(self.spec.bound.output), pa.table({}))
+        self._layout.restore(content.part("windows"))
+        events = self.front.recall(rows, numbers)
+        split = self._layout.split(events, self.front.taken)
+        answer = self.instance.step(Deliver(0, events, None, split, savepoint.at))
+        if len(numbers):
+            self._needed.add(numbers, events.partition, self._fits(events.rows))
+        self._needed.use(self._layout.borders)
+        return Emit(self._given_now(answer.matches), answer.timed_out)
+
+    # --- Partitions ------------------------------------------------------------------------------
+
+    def _notice_partitions(self) -> Savepoint:
+        """Return where searches stood when all that had come out is acknowledged now."""
+        given = self._places()
+        last = _place(given, -1) if given.shape[1] else NOTHING
+        if last <= self._settled:
+            self._base, self._later = self._standing(last), None
+        else:
+            if self._later is not None and self._later.last <= self._settled:
+                self._base, self._later = self._later, None
+            self._later = self._standing(last) if self._later is None else self._later
+        self._given = [given[:, is_behind(given, self._settled)]]
+        base, needed = self._base, self._needed
+        if base.at > self._told:
+            came = np.arange(self._told, base.at)
+            needed.add(came, np.zeros_like(came), np.zeros(len(came), np.bool_))
+            self._told = base.at
+        held = base.instance.tables[1].column("arrival").to_numpy()
+        skip = needed.thin(np.isin(needed.numbers, held))
+        content = State({}, parts={"front": base.front, "instance": base.instance})
+        return self._savepoint(base.at, skip, content)
+
+    def _standing(self, last: MatchPlace) -> _SearchStanding:
+        """Return where searches stand, with the numbers of the rows that they hold."""
+        instance = self.instance.state()
+        held = replace(instance, tables=instance.tables[:2])
+        return _SearchStanding(self.front.arrived, last, self.front.state(), held)
+
+    def _stand_partitions(self, savepoint: Savepoint, rows: pa.Table, numbers: Integers) -> None:
+        """Let searches stand where they stood, with the rows that they held."""
+        instance = savepoint.content.part("instance")
+        header, (stops, places) = instance.content(2)
+        (held,) = integers(places, arrival=range(savepoint.at))
+        at = np.minimum(np.searchsorted(numbers, held), len(numbers) - 1)
+        if len(held) and (not len(numbers) or (numbers[at] != held).any()):
+            raise _missing(savepoint.at)
+        kept = rows.select(self.spec.kept.names).take(pa.array(at))
+        self.instance.restore(State(header, [stops, places, kept]), self.front)
+        self._needed.add(numbers, np.zeros_like(numbers), np.zeros(len(numbers), np.bool_))
+        self._told = savepoint.at
+        front = savepoint.content.part("front")
+        self._base = _SearchStanding(savepoint.at, savepoint.settled, front, instance)
+
+    def _savepoint(self, at: int, skip: Integers, content: State) -> Savepoint:
+        """Return a savepoint that needs what is needed now."""
+        numbers, given = self._needed.numbers, self._places()
+        trim = (int(numbers[0]) if len(numbers) else at) - 1
+        if given.shape[1]:
+            self._seed = int(given[0, 0]), int(given[2, 0])
+        elif self._acknowledged != NOTHING:
+            self._seed = self._acknowledged.event, self._acknowledged.window
+        skip = skip[skip[:, 0] > trim]
+        return Savepoint(self._identity, self._seed, trim, skip, self._settled, at, content)
+
+
+@dataclass(frozen=True)
+class _SearchStanding:
+    """Where searches without windows stood: behind so many events, and behind which match.
+
+    `instance` has the numbers of the rows that they held, not the rows.
+    """
+
+    at: int
+    last: MatchPlace
+    front: State
+    instance: State
+
+
+def _check(spec: OperatorSpec) -> None:
+    """Refuse operators whose events are not numbered as they come."""
+    if spec.disorder is not None or spec.sources is not None:
+        raise UnsupportedError(
+            "events that are put in order cannot be replayed by their numbers",
+            hint="recover a query whose events come in order, without disorder and sources",
+        )
+    if spec.timeouts:
+        raise UnsupportedError(
+            "partial matches that time out have no numbers, so a replay would give them again",
+            hint="leave timeouts out, or resume from a saved state",
+        )
+
+
+def _missing(at: int) -> StateError:
+    return StateError(
+        f"events that the savepoint at {at} needs were not retained",
+        hint="retain all events but those that a savepoint has no use for",
+    )
+
+
+def _place(places: Integers, at: int) -> MatchPlace:
+    return MatchPlace(*places[:, at].tolist())
+
+
+def _by_partition(partition: Integers, values: Integers, wanted: Integers) -> Integers:
+    """Return the value of each wanted partition; `OPEN` where it has none."""
+    size = max(int(partition.max(initial=0)), int(wanted.max(initial=0))) + 1
+    table = np.full(size, OPEN)
+    table[partition] = values
+    return table[wanted]

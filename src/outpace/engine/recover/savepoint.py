@@ -1,0 +1,160 @@
+"""Savepoints: what a lost operator is rebuilt from, beside the events that were retained.
+
+The paper's savepoint is ⟨seed, trim, skip⟩. To these come the windows that matches may still come
+of, with their numbers and borders, so that events which count windows may be skipped, too (III-B5),
+and the counters of the operator. No event is in it: its size grows with the windows that are
+open and with keys, not with what the windows hold.
+
+Paper: Lima et al., sections II-B, III-A and III-B2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.state import ANY, NATURAL, State, integer, integers, reading, require
+from outpace.errors import StateError
+from outpace.pattern.notation.print_query import print_identity
+
+#: Where the numbers of events begin, which a savepoint may say that none is trimmed before.
+_TRIM = range(-1, NATURAL.stop)
+
+
+class MatchPlace(NamedTuple):
+    """The place of a match in the order of all; its number is `event:window`, see `WindowMatches`.
+
+    Examples
+    --------
+    >>> MatchPlace(7, 1, 2) > MatchPlace(7, 1, 1)
+    True
+    """
+
+    event: int
+    phase: int
+    window: int
+    partition: int = 0
+
+
+#: Before all matches.
+NOTHING = MatchPlace(-1, 0, 0)
+
+
+def is_behind(places: Integers, last: MatchPlace) -> Booleans:
+    """Say which places come behind one; they are columns.
+
+    Examples
+    --------
+    >>> is_behind(np.array([[3, 3], [1, 1], [0, 2], [0, 0]]), MatchPlace(3, 1, 1)).tolist()
+    [False, True]
+    """
+    later = np.zeros(places.shape[1], np.bool_)
+    for values, least in zip(places[::-1], last[::-1], strict=True):
+        later = (values > least) | ((values == least) & later)
+    return later
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """What an operator tells those who retain its events, with or without an acknowledgement.
+
+    Parameters
+    ----------
+    query
+        What tells the query and its columns from others.
+    seed
+        The number x:y of the first match that a replay gives; None where no match has come out.
+    trim
+        Events up to this number are of no more use; -1 where all are.
+    skip
+        Closed intervals of numbers of events behind `trim` that are of no more use, a row for each.
+        They are those that were not told before: whoever retains events has dropped the others.
+    settled
+        A place before the first match that was not acknowledged: a replay gives those behind it.
+    at
+        How many events the operator had taken.
+    content
+        The windows, and counters of the operator.
+
+    Examples
+    --------
+    >>> skip = np.array([[2, 3], [5, 9]])
+    >>> savepoint = Savepoint("q", (3, 3), 1, skip, MatchPlace(5, 1, 4), 10, State({}))
+    >>> again = Savepoint.decode(savepoint.encode())
+    >>> again.seed, again.trim, again.skip.tolist()
+    ((3, 3), 1, [[2, 3], [5, 9]])
+    """
+
+    query: str
+    seed: tuple[int, int] | None
+    trim: int
+    skip: Integers
+    settled: MatchPlace
+    at: int
+    content: State = field(repr=False)
+
+    def drops(self, numbers: Integers) -> Booleans:
+        """Say which of some events, by their numbers, it has no more use for."""
+        at = np.searchsorted(self.skip[:, 0], numbers, "right") - 1
+        known = at >= 0
+        skipped = np.zeros(len(numbers), np.bool_)
+        skipped[known] = numbers[known] <= self.skip[at[known], 1]
+        return skipped | (numbers <= self.trim)
+
+    def check(self, spec: OperatorSpec) -> None:
+        """Refuse to be the savepoint of another query."""
+        if self.query != identity_of(spec):
+            raise StateError(
+                "the savepoint belongs to another query or another schema",
+                hint="go on with the query that it was made by, or start from the input",
+            )
+
+    def encode(self) -> bytes:
+        """Return it as bytes."""
+        numbers = {
+            "savepoint": self.query,
+            "seed": None if self.seed is None else list(self.seed),
+            "trim": self.trim,
+            "settled": list(self.settled),
+            "at": self.at,
+        }
+        # Distances are small numbers, which are written as such.
+        flat = np.diff(self.skip.ravel(), prepend=self.trim)
+        return State(numbers, [pa.table({"skip": flat})], {"content": self.content}).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> Savepoint:
+        """Read what `encode` wrote; raise `StateError` for anything else."""
+        state = State.decode(data)
+        with reading():
+            numbers, (skip,) = state.content(1)
+            query, seed = numbers.get("savepoint"), numbers.get("seed")
+            require(isinstance(query, str), "these bytes are no savepoint")
+            known = seed is None or len(seed) == 2
+            require(known, "the seed is no number of a match")
+            if seed is not None:
+                pair = {"x": seed[0], "y": seed[1]}
+                seed = integer(pair, "x", NATURAL), integer(pair, "y")
+            trim, at = integer(numbers, "trim", _TRIM), integer(numbers, "at", NATURAL)
+            place = dict(enumerate(numbers["settled"]))
+            require(len(place) == len(MatchPlace._fields), "what is settled has no place")
+            named = {str(key): value for key, value in place.items()}
+            (distances,) = integers(skip, skip=ANY)
+            ends = trim + np.cumsum(distances)
+            require(len(ends) % 2 == 0 and (distances >= 0).all(), "skip ranges do not rise")
+            require(not len(ends) or ends[-1] < at, "events are skipped that have not come")
+            last = MatchPlace(*(integer(named, key) for key in named))
+            content = state.part("content")
+            return Savepoint(str(query), seed, trim, ends.reshape(-1, 2), last, at, content)
+
+
+def identity_of(spec: OperatorSpec) -> str:
+    """Return what tells a query and the columns of its events from others."""
+    text = f"{print_identity(spec.query)}\n{spec.schema.to_string(show_field_metadata=False)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,382 @@
+"""Operators rebuilt from savepoints and retained events go on as if they had never been lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.match.twin import make_twin
+from outpace.engine.message import EventsArrived, SourceEnded
+from outpace.engine.operator import emit_of
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.recoverable import RecoverableOperator
+from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.window_match.result import WindowMatches
+from outpace.errors import DataError, StateError, UnsupportedError
+from outpace.pattern.disorder import KSlack
+from outpace.pattern.query import Query
+from outpace.pattern.windows import CountWindows, TimeWindows, WindowSpec
+from outpace.testing.simulation.queries import draw_operator_query, draw_pattern_query, is_large
+from outpace.windows import between
+
+LETTERS = pa.schema({"ts": pa.int64(), "k": pa.string()})
+
+
+def letters(text: str, first: int = 1) -> pa.Table:
+    """Return events of these types, numbered from 1 as in the paper."""
+    return pa.table({"ts": range(first, first + len(text)), "k": list(text)}, LETTERS)
+
+
+def sequence(types: str, windows: WindowSpec | None, link: str = " -> ") -> OperatorSpec:
+    """Return the operator of a pattern of types, as the paper writes it."""
+    names = types.upper()
+    query = (
+        Query("q")
+        .order_by("ts")
+        .pattern(link.join(names))
+        .define({name: f"k = '{name.lower()}'" for name in names})
+        .measures(first=f"{names[0]}.ts", last=f"{names[-1]}.ts")
+    )
+    if windows is not None:
+        query = query.over(windows, duplicates=True, numbered=True)
+    return OperatorSpec(query, LETTERS)
+
+
+def numbers(matches: WindowMatches) -> list[str]:
+    """Return the numbers x:y of matches, both counted from 1 as in the paper."""
+    pairs = zip(matches.event.tolist(), matches.window.tolist(), strict=True)
+    return [f"{x + 1}:{y + 1}" for x, y in pairs]
+
+
+def fed(operator: RecoverableOperator, text: str) -> list[str]:
+    """Push events one by one, and return the numbers of all matches."""
+    rows = letters(text, operator.front.arrived + 1)
+    given = [
+        emit_of(operator.step(EventsArrived(rows.slice(n, 1)))).matches for n in range(len(text))
+    ]
+    return [number for matches in given for number in numbers(matches)]
+
+
+def told(savepoint: Savepoint) -> tuple[str | None, int, list[list[int]]]:
+    """Return seed, trim and skip of a savepoint, counted from 1 as in the paper."""
+    seed = None if savepoint.seed is None else f"{savepoint.seed[0] + 1}:{savepoint.seed[1] + 1}"
+    return seed, savepoint.trim + 1, (savepoint.skip + 1).tolist()
+
+
+def retained(savepoint: Savepoint, text: str) -> tuple[pa.Table, np.ndarray]:
+    """Return what the predecessor still has of some events after a savepoint."""
+    every = np.arange(len(text))
+    kept = every[~savepoint.drops(every)]
+    return letters(text).take(pa.array(kept)), kept
+
+
+# --- The paper's figures --------------------------------------------------------------------------
+
+
+def test_figure_4_an_acknowledged_match_trims_what_came_before_the_next_window() -> None:
+    # θ is made of a, b, c and d; window 2 begins with c.
+    operator = RecoverableOperator(sequence("abcd", CountWindows(4, 2)))
+    assert fed(operator, "abcd") == ["4:1"]
+    assert retained(operator.notice(), "abcd")[0]["k"].to_pylist() == list("abcd")
+    savepoint = operator.save(3, 0)
+    # SN_trim is SN(b): the predecessor's queue ⟨a, b, c, d⟩ becomes ⟨c, d⟩.
+    assert told(savepoint)[:2] == ("4:1", 2)
+    assert retained(savepoint, "abcd")[0]["k"].to_pylist() == list("cd")
+
+
+def test_skip_ranges_of_section_3a() -> None:
+    operator = RecoverableOperator(sequence("abc", CountWindows(10, 10)))
+    assert fed(operator, "aaababddbc") == ["10:1"]
+    assert told(operator.notice())[2] == [[2, 3], [5, 9]]
+
+
+def test_figure_6_two_windows_give_the_same_match() -> None:
+    operator = RecoverableOperator(sequence("ef", CountWindows(5, 2)))
+    assert fed(operator, "abcde") == []
+    # The window of a has closed without a match; c and e have opened others, and d is skipped.
+    assert told(operator.notice()) == (None, 2, [[4, 4]])
+    assert fed(operator, "f") == ["6:2", "6:3"]
+    savepoint = operator.save(5, 1)
+    assert told(savepoint) == ("6:2", 2, [])
+    kept = np.array([2, 4, 5])
+    again = RecoverableOperator(operator.spec)
+    rest = again.rebuild(savepoint, letters("abcdef").take(pa.array(kept)), kept)
+    assert numbers(rest.matches) == ["6:3"]
+
+
+def test_figure_7_a_replay_starts_with_the_first_window_after_the_last_that_had_closed() -> None:
+    operator = RecoverableOperator(sequence("ef", CountWindows(5, 1)))
+    assert fed(operator, "abcdefg") == ["6:2", "6:3", "6:4", "6:5"]
+    # θ is the match of window 4; the first two windows can give no more, and c opens the third.
+    assert told(operator.save(5, 3))[:2] == ("6:3", 2)
+    # An acknowledgement that comes late, of a match before θ, changes nothing.
+    assert told(operator.save(5, 2))[:2] == ("6:3", 2)
+
+
+def extreme() -> RecoverableOperator:
+    """Return the operator of figure 8: every event is a match in every window of four events."""
+    query = (
+        Query("q")
+        .order_by("ts")
+        .pattern("A")
+        .define(A="k >= 'a'")
+        .measures(at="A.ts")
+        .over(CountWindows(4, 1), duplicates=True, numbered=True)
+    )
+    return RecoverableOperator(OperatorSpec(query, LETTERS))
+
+
+def test_figure_8_numbers_are_what_they_were() -> None:
+    operator = extreme()
+    given = fed(operator, "abcdefg")
+    # 8a: counted one by one, the match of e in the fourth window is the 13th.
+    assert given[:6] == ["1:1", "2:1", "2:2", "3:1", "3:2", "3:3"]
+    assert given[12] == "5:4"
+    savepoint = operator.save(4, 3)
+    # 8b: the ack of 5:4 gives seed 3:3 and trims up to b.
+    assert told(savepoint) == ("3:3", 2, [])
+    rows, kept = retained(savepoint, "abcdefg")
+    assert rows["k"].to_pylist() == list("cdefg")
+    again = RecoverableOperator(operator.spec)
+    rest = numbers(again.rebuild(savepoint, rows, kept).matches)
+    # Of 3:3, 4:3, 4:4, 5:3 ... those up to 5:4 are acknowledged.
+    assert rest == given[13:]
+    seen = np.concatenate(again._given, axis=1)
+    replayed = [f"{x + 1}:{y + 1}" for x, y in zip(seen[0], seen[2], strict=True)]
+    assert replayed[:5] == ["3:3", "4:3", "4:4", "5:3", "5:4"]
+    assert fed(again, "hi") == fed(operator, "hi")
+
+
+# --- Savepoints ----------------------------------------------------------------------------------
+
+
+def test_openers_of_count_windows_stay_and_numbers_go_on() -> None:
+    operator = RecoverableOperator(sequence("ab", CountWindows(6, 3)))
+    stream = "axxxxbxxaxxbxxxxxa"
+    given = fed(operator, stream)
+    savepoint = operator.save(5, 0)
+    rows, kept = retained(savepoint, stream)
+    # The second window has closed without a match, and event 6 opens the third one. Events 6, 9, 12
+    # and 15 open windows, and 11 and 14 close them, though no match uses most of them.
+    assert kept.tolist() == [6, 8, 9, 11, 12, 14, 15, 17]
+    again = RecoverableOperator(operator.spec)
+    assert numbers(again.rebuild(savepoint, rows, kept).matches) == given[1:]
+    assert fed(again, "bxxxxxab") == fed(operator, "bxxxxxab")
+
+
+@pytest.mark.parametrize(
+    ("link", "text", "skip"),
+    [
+        (" -> ", "xabxbx", [[2, 2], [5, 5]]),  # A chain: x and the second b have no match.
+        (" ->> ", "xabxbx", [[4, 4]]),  # All matches: both b have one.
+        (" ", "xabxbx", []),  # Strictly one behind the other: what lies between counts.
+    ],
+)
+def test_what_is_skipped_depends_on_the_matcher(
+    link: str, text: str, skip: list[list[int]]
+) -> None:
+    operator = RecoverableOperator(sequence("ab", CountWindows(6, 6), link))
+    fed(operator, text)
+    found = told(operator.notice())[2]
+    if link == " -> ":
+        assert found == [[4, 5]]
+    else:
+        assert found == skip
+
+
+def test_a_savepoint_is_small_and_holds_no_events() -> None:
+    operator = RecoverableOperator(sequence("abcde", TimeWindows(1000, 50)))
+    text = "".join(Random(1).choices("abcdefghij", k=3000))
+    operator.step(EventsArrived(letters(text)))
+    operator.save()
+    operator.step(EventsArrived(letters(text[:200], 3001)))
+    data = operator.save().encode()
+    assert len(data) < 2500
+    assert Savepoint.decode(data).encode() == data
+
+
+def test_a_savepoint_of_another_query_is_refused() -> None:
+    operator = RecoverableOperator(sequence("ab", CountWindows(6, 3)))
+    fed(operator, "ab")
+    savepoint = operator.notice()
+    rows, kept = retained(savepoint, "ab")
+    for other in (sequence("abc", CountWindows(6, 3)), sequence("ab", CountWindows(7, 3))):
+        with pytest.raises(StateError, match="another query"):
+            RecoverableOperator(other).rebuild(savepoint, rows, kept)
+
+
+@pytest.mark.parametrize("windows", [CountWindows(6, 3), None])
+def test_events_that_were_not_retained_are_missed(windows: WindowSpec | None) -> None:
+    operator = RecoverableOperator(sequence("ab", windows))
+    fed(operator, "xxa")
+    savepoint = operator.notice()
+    rows, kept = letters("xxaxx"), np.arange(5)
+    with pytest.raises(StateError, match="not retained"):
+        RecoverableOperator(operator.spec).rebuild(savepoint, rows.slice(4), kept[4:])
+    with pytest.raises(StateError, match=r"not retained|is missing"):
+        RecoverableOperator(operator.spec).rebuild(savepoint, rows.slice(3), kept[3:])
+
+
+def test_damaged_savepoints_are_refused() -> None:
+    operator = RecoverableOperator(sequence("ab", CountWindows(6, 3)))
+    fed(operator, "abxa")
+    data = operator.notice().encode()
+    for place in range(0, len(data), 7):
+        broken = bytearray(data)
+        broken[place] ^= 0x41
+        with pytest.raises(StateError):
+            Savepoint.decode(bytes(broken))
+    with pytest.raises(StateError):
+        Savepoint.decode(operator.state().encode())
+
+
+def test_matches_that_did_not_come_are_not_acknowledged() -> None:
+    operator = RecoverableOperator(sequence("ab", CountWindows(6, 3)))
+    fed(operator, "ab")
+    with pytest.raises(DataError, match="9:9"):
+        operator.save(9, 9)
+
+
+def test_events_out_of_order_are_refused() -> None:
+    spec = sequence("ab", CountWindows(6, 3))
+    from outpace.pattern.bind.disorder import bind_disorder
+
+    query = spec.query.disorder(KSlack(3))
+    with pytest.raises(UnsupportedError, match="in order"):
+        RecoverableOperator(OperatorSpec(query, LETTERS, disorder=bind_disorder(query, LETTERS)))
+
+
+# --- Any query, crashes anywhere ------------------------------------------------------------------
+
+
+SCHEMA = pa.schema(
+    {"ts": pa.int64(), "id": pa.int64(), "kind": pa.string(), "key": pa.string(), "v": pa.int64()}
+)
+
+
+class Upstream:
+    """What retains the events, and the last savepoint as bytes."""
+
+    def __init__(self, events: pa.Table, operator: RecoverableOperator) -> None:
+        self.events = events
+        self.numbers = np.zeros(0, np.int64)
+        self.saved = operator.notice().encode()
+
+    def append(self, first: int, size: int) -> None:
+        self.numbers = np.append(self.numbers, np.arange(first, first + size))
+
+    def take(self, savepoint: Savepoint) -> None:
+        self.numbers = self.numbers[~savepoint.drops(self.numbers)]
+        self.saved = savepoint.encode()
+
+    def recover(self, spec: OperatorSpec) -> tuple[RecoverableOperator, WindowMatches]:
+        operator = RecoverableOperator(spec)
+        rows = self.events.take(pa.array(self.numbers))
+        savepoint = Savepoint.decode(self.saved)
+        return operator, operator.rebuild(savepoint, rows, self.numbers).matches
+
+
+class Downstream:
+    """What takes matches, and drops those that it has by their places."""
+
+    def __init__(self) -> None:
+        self.places: list[tuple[int, ...]] = []
+        self.rows: list[object] = []
+
+    def take(self, matches: WindowMatches) -> None:
+        keys = (matches.event, matches.phase, matches.window, matches.partition)
+        places = list(zip(*(key.tolist() for key in keys), strict=True))
+        last = self.places[-1] if self.places else (-1,)
+        new = [number for number, place in enumerate(places) if place > last]
+        self.places += [places[number] for number in new]
+        self.rows += matches.take(np.array(new, np.int64)).table.to_pylist() if new else []
+
+
+def drawn(random: Random) -> tuple[OperatorSpec, pa.Table]:
+    """Draw a query of any kind, and events for it."""
+
+    def chosen(task: Task) -> Matcher:
+        return choose_matcher(task).matcher
+
+    windowed = random.random() < 0.7
+    if random.random() < 0.1:
+        case = draw_operator_query(random, lambda units: units, windowed=windowed)
+    else:
+        case = draw_pattern_query(random, SCHEMA, lambda units: units, windowed=windowed)
+    query = case.query.partition_by("key") if random.random() < 0.4 else case.query
+    size = random.randint(0, 14 if is_large(query) else 50)
+    kinds = "abcd" if case.holds is None else "".join(sorted(case.holds)).lower() * 4 + "d"
+    times = np.cumsum([random.choice((0, 1, 1, 2)) for _ in range(size)], dtype=np.int64)
+    columns = [
+        times,
+        np.arange(size),
+        random.choices(kinds, k=size),
+        random.choices("xyz", k=size),
+        [random.choice((None, *range(8))) for _ in range(size)],
+    ]
+    events = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], SCHEMA)
+    return OperatorSpec(query, SCHEMA, choose=random.choice([make_twin, chosen])), events
+
+
+def pieces(random: Random, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the first event and the size of pieces."""
+    first = 0
+    while first < size:
+        step = min(random.choice((1, 1, 2, 3, 5, size)), size - first)
+        yield first, step
+        first += step
+
+
+@given(st.integers(0, 2**32))
+def test_whatever_is_lost_the_rest_comes_out_once(seed: int) -> None:
+    random = Random(seed)
+    spec, events = drawn(random)
+    whole = RecoverableOperator(spec)
+    steps = [EventsArrived(events), SourceEnded()]
+    expected = [
+        row for step in steps for row in emit_of(whole.step(step)).matches.table.to_pylist()
+    ]
+    operator, below = RecoverableOperator(spec), Downstream()
+    above, acknowledged = Upstream(events, operator), 0
+    for first, size in pieces(random, events.num_rows):
+        above.append(first, size)
+        below.take(emit_of(operator.step(EventsArrived(events.slice(first, size)))).matches)
+        if random.random() < 0.5 and acknowledged < len(below.places):
+            acknowledged = random.randrange(acknowledged, len(below.places))
+            x, _, y, _ = below.places[acknowledged]
+            above.take(operator.save(x, y))
+        elif random.random() < 0.3:
+            above.take(operator.notice())
+        if random.random() < 0.3:
+            operator, again = above.recover(spec)
+            below.take(again)
+    below.take(emit_of(operator.step(SourceEnded())).matches)
+    assert below.rows == expected
+
+
+def test_windows_between_events_are_found_again() -> None:
+    query = (
+        Query("q")
+        .order_by("ts")
+        .pattern("A -> B")
+        .define(A="k = 'a'", B="k = 'b'")
+        .measures(first="A.ts")
+        .over(between(open="k = 's'", close="k = 'e'"), duplicates=True, numbered=True)
+    )
+    operator = RecoverableOperator(OperatorSpec(query, LETTERS))
+    stream = "xxsxaxexxsxxaxxbxxexxsa"
+    given = fed(operator, stream)
+    savepoint = operator.notice()
+    rows, kept = retained(savepoint, stream)
+    assert rows["k"].to_pylist() == list("sabesa")
+    again = RecoverableOperator(operator.spec)
+    assert numbers(again.rebuild(savepoint, rows, kept).matches) == given
+    assert fed(again, "xbe") == fed(operator, "xbe")
