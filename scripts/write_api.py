@@ -19,6 +19,7 @@ MODULES = {
     "op.windows": "outpace.windows",
     "op.schedulers": "outpace.schedulers",
     "op.checkpoints": "outpace.checkpoints",
+    "op.recover": "outpace.recover",
     "op.sources": "outpace.sources",
     "op.log": "outpace.log",
     "op.ingest": "outpace.ingest",

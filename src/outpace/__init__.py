@@ -15,6 +15,7 @@ The public names, nothing else:
   `Speculative`: how far the events of a stream are out of order; `CurrentMatches`: what follows
   matches that are corrected; `checkpoints`: where the operator notes how it stands for that;
 - `log`: events in files that streams are read from; `ingest`: the clocks of sources;
+- `recover`: what retains the events of a stream that is recovered without checkpoints;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
 - `spark.session`: a Spark session for scripts;
 - `simulate`: what latency and throughput queries will have on which machines;
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from outpace import checkpoints as checkpoints
     from outpace import ingest as ingest
     from outpace import log as log
+    from outpace import recover as recover
     from outpace import schedulers as schedulers
     from outpace import simulate as simulate
     from outpace import sources as sources
@@ -162,7 +164,10 @@ __all__ = [
 
 #: Where public names live, by module; each module is loaded when one of its names is first used.
 _HOMES: Final = {
-    "outpace": ("checkpoints", "ingest", "log", "schedulers", "simulate", "sources", "windows"),
+    "outpace": (
+        *("checkpoints", "ingest", "log", "recover"),
+        *("schedulers", "simulate", "sources", "windows"),
+    ),
     "outpace.hosts": ("spark",),
     "outpace.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "outpace.api": ("explain", "join", "match", "search", "sql"),

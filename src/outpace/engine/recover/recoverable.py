@@ -247,15 +247,15 @@ class RecoverableOperator(WholeOperator):
         chosen = chosen & (numbers >= _by_partition(np.arange(len(first)), first, partition))
         skip = needed.thin(chosen)
         content = State({}, parts={"front": self.front.state(), "windows": layout.state()})
-        return self._savepoint(self.front.arrived, skip, content)
+        return self._savepoint(self.front.arrived, skip, content.encode())
 
     def _stand(self, savepoint: Savepoint, rows: pa.Table, numbers: Integers) -> Emit:
         """Stand where a savepoint was made, and return the matches that it does not know of."""
-        content = savepoint.content
+        content = State.decode(savepoint.content)
         self.front.restore(content.part("front"))
         require(self.front.arrived == savepoint.at, "other events have come")
         if self._layout is None:
-            self._stand_partitions(savepoint, rows, numbers)
+            self._stand_partitions(savepoint, content, rows, numbers)
             return Emit(WindowMatches.none(self.spec.bound.output), pa.table({}))
         self._layout.restore(content.part("windows"))
         events = self.front.recall(rows, numbers)
@@ -284,21 +284,25 @@ class RecoverableOperator(WholeOperator):
             came = np.arange(self._told, base.at)
             needed.add(came, np.zeros_like(came), np.zeros(len(came), np.bool_))
             self._told = base.at
-        held = base.instance.tables[1].column("arrival").to_numpy()
-        skip = needed.thin(np.isin(needed.numbers, held))
-        content = State({}, parts={"front": base.front, "instance": base.instance})
-        return self._savepoint(base.at, skip, content)
+        skip = needed.thin(np.isin(needed.numbers, base.held))
+        return self._savepoint(base.at, skip, base.content)
 
     def _standing(self, last: MatchPlace) -> _SearchStanding:
         """Return where searches stand, with the numbers of the rows that they hold."""
         instance = self.instance.state()
-        held = replace(instance, tables=instance.tables[:2])
-        return _SearchStanding(self.front.arrived, last, self.front.state(), held)
+        held = np.array(instance.tables[1].column("arrival"), np.int64)
+        parts = {
+            "front": self.front.state(),
+            "instance": replace(instance, tables=instance.tables[:2]),
+        }
+        # What is saved is read before the next step, or written.
+        return _SearchStanding(self.front.arrived, last, held, State({}, parts=parts).encode())
 
-    def _stand_partitions(self, savepoint: Savepoint, rows: pa.Table, numbers: Integers) -> None:
+    def _stand_partitions(
+        self, savepoint: Savepoint, content: State, rows: pa.Table, numbers: Integers
+    ) -> None:
         """Let searches stand where they stood, with the rows that they held."""
-        instance = savepoint.content.part("instance")
-        header, (stops, places) = instance.content(2)
+        header, (stops, places) = content.part("instance").content(2)
         (held,) = integers(places, arrival=range(savepoint.at))
         at = np.minimum(np.searchsorted(numbers, held), len(numbers) - 1)
         if len(held) and (not len(numbers) or (numbers[at] != held).any()):
@@ -307,10 +311,9 @@ class RecoverableOperator(WholeOperator):
         self.instance.restore(State(header, [stops, places, kept]), self.front)
         self._needed.add(numbers, np.zeros_like(numbers), np.zeros(len(numbers), np.bool_))
         self._told = savepoint.at
-        front = savepoint.content.part("front")
-        self._base = _SearchStanding(savepoint.at, savepoint.settled, front, instance)
+        self._base = _SearchStanding(savepoint.at, savepoint.settled, held, savepoint.content)
 
-    def _savepoint(self, at: int, skip: Integers, content: State) -> Savepoint:
+    def _savepoint(self, at: int, skip: Integers, content: bytes) -> Savepoint:
         """Return a savepoint that needs what is needed now."""
         numbers, given = self._needed.numbers, self._places()
         trim = (int(numbers[0]) if len(numbers) else at) - 1
@@ -326,13 +329,13 @@ class RecoverableOperator(WholeOperator):
 class _SearchStanding:
     """Where searches without windows stood: behind so many events, and behind which match.
 
-    `instance` has the numbers of the rows that they held, not the rows.
+    `held` are the numbers of the rows that they held, and `content` is what a savepoint has.
     """
 
     at: int
     last: MatchPlace
-    front: State
-    instance: State
+    held: Integers
+    content: bytes
 
 
 def _check(spec: OperatorSpec) -> None:

@@ -11,8 +11,9 @@ Paper: Lima et al., sections II-B, III-A and III-B2.
 from __future__ import annotations
 
 import hashlib
+import struct
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +22,13 @@ from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, reading, require
 from outpace.errors import StateError
+from outpace.pattern.argument import an_instance
 from outpace.pattern.notation.print_query import print_identity
 
 #: Where the numbers of events begin, which a savepoint may say that none is trimmed before.
-_TRIM = range(-1, NATURAL.stop)
+_TRIM: Final = range(-1, NATURAL.stop)
+#: The length of what is told, which the content follows.
+_SIZE: Final = struct.Struct("<I")
 
 
 class MatchPlace(NamedTuple):
@@ -43,7 +47,7 @@ class MatchPlace(NamedTuple):
 
 
 #: Before all matches.
-NOTHING = MatchPlace(-1, 0, 0)
+NOTHING: Final = MatchPlace(-1, 0, 0)
 
 
 def is_behind(places: Integers, last: MatchPlace) -> Booleans:
@@ -80,12 +84,12 @@ class Savepoint:
     at
         How many events the operator had taken.
     content
-        The windows, and counters of the operator.
+        The windows, and counters of the operator, as the bytes of a `State`.
 
     Examples
     --------
     >>> skip = np.array([[2, 3], [5, 9]])
-    >>> savepoint = Savepoint("q", (3, 3), 1, skip, MatchPlace(5, 1, 4), 10, State({}))
+    >>> savepoint = Savepoint("q", (3, 3), 1, skip, MatchPlace(5, 1, 4), 10, State({}).encode())
     >>> again = Savepoint.decode(savepoint.encode())
     >>> again.seed, again.trim, again.skip.tolist()
     ((3, 3), 1, [[2, 3], [5, 9]])
@@ -97,7 +101,7 @@ class Savepoint:
     skip: Integers
     settled: MatchPlace
     at: int
-    content: State = field(repr=False)
+    content: bytes = field(repr=False)
 
     def drops(self, numbers: Integers) -> Booleans:
         """Say which of some events, by their numbers, it has no more use for."""
@@ -126,12 +130,22 @@ class Savepoint:
         }
         # Distances are small numbers, which are written as such.
         flat = np.diff(self.skip.ravel(), prepend=self.trim)
-        return State(numbers, [pa.table({"skip": flat})], {"content": self.content}).encode()
+        told = State(numbers, [pa.table({"skip": flat})]).encode()
+        return _SIZE.pack(len(told)) + told + self.content
 
     @staticmethod
     def decode(data: bytes) -> Savepoint:
         """Read what `encode` wrote; raise `StateError` for anything else."""
-        state = State.decode(data)
+        hint = "pass the bytes of a savepoint"
+        an_instance(
+            data, bytes | bytearray | memoryview, "a savepoint", hint=hint, error=StateError
+        )
+        require(len(data) > _SIZE.size, "the savepoint is cut short")
+        (size,) = _SIZE.unpack_from(data)
+        require(size < len(data) - _SIZE.size, "the savepoint is cut short")
+        state = State.decode(bytes(data[_SIZE.size : _SIZE.size + size]))
+        content = bytes(data[_SIZE.size + size :])
+        State.decode(content)
         with reading():
             numbers, (skip,) = state.content(1)
             query, seed = numbers.get("savepoint"), numbers.get("seed")
@@ -142,19 +156,25 @@ class Savepoint:
                 pair = {"x": seed[0], "y": seed[1]}
                 seed = integer(pair, "x", NATURAL), integer(pair, "y")
             trim, at = integer(numbers, "trim", _TRIM), integer(numbers, "at", NATURAL)
-            place = dict(enumerate(numbers["settled"]))
+            place = {str(key): value for key, value in enumerate(numbers["settled"])}
             require(len(place) == len(MatchPlace._fields), "what is settled has no place")
-            named = {str(key): value for key, value in place.items()}
+            settled = MatchPlace(*(integer(place, key) for key in place))
             (distances,) = integers(skip, skip=ANY)
             ends = trim + np.cumsum(distances)
             require(len(ends) % 2 == 0 and (distances >= 0).all(), "skip ranges do not rise")
             require(not len(ends) or ends[-1] < at, "events are skipped that have not come")
-            last = MatchPlace(*(integer(named, key) for key in named))
-            content = state.part("content")
-            return Savepoint(str(query), seed, trim, ends.reshape(-1, 2), last, at, content)
+            return Savepoint(str(query), seed, trim, ends.reshape(-1, 2), settled, at, content)
+
+
+def retained_schema(spec: OperatorSpec) -> pa.Schema:
+    """Return the columns of events that a replay needs."""
+    bound = spec.bound
+    wanted = {*spec.events.names, *bound.order_by, *bound.partition_by}
+    needed = [field for field in spec.schema if field.name in wanted]
+    return pa.schema(needed or [spec.schema.field(0)])
 
 
 def identity_of(spec: OperatorSpec) -> str:
     """Return what tells a query and the columns of its events from others."""
-    text = f"{print_identity(spec.query)}\n{spec.schema.to_string(show_field_metadata=False)}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    columns = retained_schema(spec).to_string(show_field_metadata=False)
+    return hashlib.sha256(f"{print_identity(spec.query)}\n{columns}".encode()).hexdigest()[:16]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import overload
+from typing import Literal, overload
 
 import pyarrow as pa
 
 from outpace.engine.order.source_merge import SourceMerge
 from outpace.engine.state import State, reading
-from outpace.errors import UnsupportedError
+from outpace.errors import StateError, UnsupportedError
 from outpace.hosts.local.group import GroupMatcher
 from outpace.hosts.local.join import JoinStream, resume_join
+from outpace.hosts.local.recoverable import RecoverableStream
 from outpace.hosts.local.stream import StreamMatcher
-from outpace.pattern.argument import a_flag, some_names
+from outpace.ingest.retained import RetainedLog
+from outpace.pattern.argument import a_flag, an_instance, some_names
 from outpace.pattern.bind.check import check_clauses, check_streamable
 from outpace.pattern.group import QueryGroup, told_of
 from outpace.pattern.join import Join
@@ -45,6 +47,16 @@ def open_query(
 
 @overload
 def open_query(
+    query: Query,
+    *,
+    schema: pa.Schema | None = None,
+    recovery: Literal["replay"],
+    log: RetainedLog | None = None,
+) -> RecoverableStream: ...
+
+
+@overload
+def open_query(
     query: Join,
     *,
     schema: tuple[pa.Schema, pa.Schema],
@@ -59,6 +71,8 @@ def open_query(
     schema: pa.Schema | tuple[pa.Schema, pa.Schema] | None = None,
     timeouts: bool = False,
     record: str | os.PathLike[str] | None = None,
+    recovery: Literal["replay"] | None = None,
+    log: RetainedLog | None = None,
 ) -> StreamMatcher | GroupMatcher | JoinStream:
     """Open a query, a group of them or a join that is fed piece by piece.
 
@@ -79,6 +93,10 @@ def open_query(
     record
         A folder, new or empty, to which all that is pushed and told is written as it comes;
         `outpace.replay` gives the same again, step by step.
+    recovery, log
+        "replay": the stream keeps no state of its own. Its events are retained in a new log, in
+        memory by default, from which `resume` goes on; see `outpace.recover`. For a query whose
+        events come in order, of one source.
 
     Examples
     --------
@@ -113,7 +131,10 @@ def open_query(
     [0]
     """
     opened: StreamMatcher | GroupMatcher
-    if isinstance(query, Join):
+    if recovery is not None or log is not None:
+        plain = sources is None and not timeouts and record is None
+        opened = _recoverable(query, recovery, log, plain=plain)
+    elif isinstance(query, Join):
         _check_join(sources, timeouts=timeouts)
         opened = JoinStream(query, schema)
     elif isinstance(query, QueryGroup):
@@ -127,6 +148,29 @@ def open_query(
     if record is not None:
         opened.record(record)
     return opened
+
+
+def _recoverable(
+    query: Query | QueryGroup | Join, recovery: object, log: RetainedLog | None, *, plain: bool
+) -> RecoverableStream:
+    """Return a stream that is recovered by a replay, or refuse what cannot be one."""
+    if recovery != "replay":
+        raise UnsupportedError(
+            f"there is no recovery {recovery!r}", hint='write recovery="replay", or leave log out'
+        )
+    if not isinstance(query, Query) or not plain:
+        raise UnsupportedError(
+            "a single query of one source is recovered by a replay, without timeouts and record",
+            hint="leave recovery out, and save the state of the stream",
+        )
+    check_stream(query, None, timeouts=False)
+    log = RetainedLog() if log is None else log
+    an_instance(log, RetainedLog, "a retained log", hint="write op.recover.RetainedLog()")
+    if log.schema is not None:
+        raise StateError(
+            "the retained log has events already", hint="go on with op.resume(query, log)"
+        )
+    return RecoverableStream(query, log)
 
 
 def _check_join(sources: Iterable[str] | None = None, *, timeouts: bool) -> None:
@@ -149,6 +193,10 @@ def resume_query(
 
 
 @overload
+def resume_query(query: Query, state: RetainedLog) -> RecoverableStream: ...
+
+
+@overload
 def resume_query(
     query: QueryGroup,
     state: bytes,
@@ -166,7 +214,7 @@ def resume_query(
 
 def resume_query(
     query: Query | QueryGroup | Join,
-    state: bytes,
+    state: bytes | RetainedLog,
     *,
     timeouts: bool = False,
     record: str | os.PathLike[str] | None = None,
@@ -176,7 +224,8 @@ def resume_query(
     Parameters
     ----------
     query, state
-        The query, the group of them or the join, and what `state` returned.
+        The query, the group of them or the join, and what `state` returned; or the retained log of
+        a stream that is recovered by a replay.
     timeouts
         Also collect partial matches that WITHIN ended.
     record
@@ -197,6 +246,14 @@ def resume_query(
     [{'at': 2}]
     """
     opened: StreamMatcher | GroupMatcher
+    if isinstance(state, RetainedLog):
+        plain = not timeouts and record is None
+        if not isinstance(query, Query) or not plain or state.schema is None:
+            raise StateError(
+                "the retained log is not that of a single query",
+                hint="resume it with the query alone that it was opened with",
+            )
+        return RecoverableStream(query, state)
     if isinstance(query, Join):
         _check_join(timeouts=timeouts)
         opened = resume_join(query, state)

@@ -144,10 +144,14 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
             timeouts=self._timeouts,
             choose=self._choose,
         )
-        operator = WholeOperator(spec)
+        operator = self._make(spec)
         if spec.reach is not None:
             self._timed = tuple(filter(spec.shows_time_in, spec.bound.output.names))
         self._operator, self._schema = operator, schema
+
+    def _make(self, spec: OperatorSpec) -> WholeOperator:
+        """Return the operator that takes the events."""
+        return WholeOperator(spec)
 
     def push(self, data: TableLike, source: str | None = None) -> pa.Table:
         """Take the next rows and return the matches that became final.

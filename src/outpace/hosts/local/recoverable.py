@@ -1,0 +1,140 @@
+"""A stream in process that needs no checkpoints: its events are retained, and replayed when lost.
+
+A push counts once its events are retained. What no match can use is dropped from the log now and
+then, by itself; what was acknowledged, when `acknowledge` says so.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.message import EventsArrived, Instruction, Stimulus, TimeTold
+from outpace.engine.operator import WholeOperator
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.recoverable import RecoverableOperator
+from outpace.engine.recover.savepoint import Savepoint, retained_schema
+from outpace.errors import DataError, StateError, UnsupportedError
+from outpace.hosts.local.frames import TableLike
+from outpace.hosts.local.stream import StreamMatcher
+from outpace.ingest.retained import RetainedLog
+from outpace.pattern.query import Query
+
+#: So many events come between two notices of what is not needed any more.
+NOTICE_EVENTS: Final = 1 << 14
+
+
+class RecoverableStream(StreamMatcher):
+    """A query that is fed piece by piece, and recovered by a replay; see `outpace.open`.
+
+    Parameters
+    ----------
+    query
+        The query. Its events come in order, of one source.
+    log
+        What retains the events; one that has some is replayed when the stream goes on.
+
+    Examples
+    --------
+    >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
+    >>> stream = RecoverableStream(rise, RetainedLog())
+    >>> stream.push({"ts": [1, 2], "x": [5, 6]}).to_pylist()
+    [{'at': 2}]
+    >>> RecoverableStream(rise, stream.log).replayed.to_pylist()  # Not acknowledged, so once more.
+    [{'at': 2}]
+    >>> stream.acknowledge().seed
+    (1, 0)
+    """
+
+    def __init__(self, query: Query, log: RetainedLog) -> None:
+        super().__init__(query)
+        if query.order_of_arrival is not None:
+            raise UnsupportedError(
+                "a stream that is recovered by a replay takes its events in order",
+                hint="leave disorder out, or save its state",
+            )
+        self.log = log
+        self._since = 0
+        self._replayed: pa.Table | None = None
+        if log.schema is not None:
+            self.bind(log.schema)
+            self._replay()
+
+    @property
+    def replayed(self) -> pa.Table:
+        """The matches that the replay gave: those that had not been acknowledged."""
+        if self._replayed is None:
+            raise DataError("nothing was replayed", hint="resume a stream from its retained log")
+        return self._replayed
+
+    def push(self, data: TableLike, source: str | None = None) -> pa.Table:
+        """Take the next rows, retain them, and return the matches that became final."""
+        rows = self._rows(data, source)
+        if not self.log.has_room(rows.num_rows) and self._operator is not None:
+            self.log.thin(self._recoverable.notice())
+        if not self.log.has_room(rows.num_rows):
+            raise DataError(
+                f"the retained log has no room for {rows.num_rows} more events",
+                hint="acknowledge matches, or retain more events",
+            )
+        return super().push(rows.slice(0), source)
+
+    def acknowledge(self, x: int | None = None, y: int | None = None) -> Savepoint:
+        """Say that matches have been taken for good, and drop what is not needed for others.
+
+        Parameters
+        ----------
+        x, y
+            The number of the last of them, as `Query.over(..., numbered=True)` shows it; without it
+            all that came out.
+        """
+        savepoint = self._recoverable.save(x, y)
+        self.log.thin(savepoint)
+        self._since = 0
+        return savepoint
+
+    def state(self) -> bytes:
+        """Refuse: the retained log has all that is needed."""
+        raise DataError(
+            "a stream that is recovered by a replay saves no state",
+            hint="go on with op.resume(query, log)",
+        )
+
+    @property
+    def _recoverable(self) -> RecoverableOperator:
+        operator = self._bound("acknowledge")
+        assert isinstance(operator, RecoverableOperator)
+        return operator
+
+    def _make(self, spec: OperatorSpec) -> WholeOperator:
+        operator = RecoverableOperator(spec)
+        if self.log.schema is None:
+            kept = retained_schema(spec)
+            self.log.begin(kept, next(iter(spec.bound.order_by), kept.names[0]))
+            self.log.thin(operator.notice())
+        return operator
+
+    def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
+        given = super()._instructions(stimulus)
+        if isinstance(stimulus, EventsArrived):
+            assert self.log.schema is not None
+            self.log.append(stimulus.rows.select(self.log.schema.names))
+            self._since += stimulus.rows.num_rows
+        elif isinstance(stimulus, TimeTold) and stimulus.watermark != NO_TIME:
+            self.log.tell(stimulus.watermark)
+        if self._since >= NOTICE_EVENTS:
+            self.log.thin(self._recoverable.notice())
+            self._since = 0
+        return given
+
+    def _replay(self) -> None:
+        """Go on from what is retained."""
+        savepoint = self.log.savepoint
+        if savepoint is None:
+            raise StateError("the retained log has no savepoint", hint="start from the input")
+        rows, numbers = self.log.events()
+        emit = self._recoverable.rebuild(savepoint, rows, numbers, self.log.told)
+        self._begun, self._last = True, emit
+        self._replayed = emit.matches.table

@@ -1,0 +1,222 @@
+"""The retained log: the events of a stream, by their numbers, for as long as a replay needs them.
+
+Events are retained in memory, or in the segments of an event log in a folder
+(`outpace.ingest.log`), where they survive the end of the process. There the last savepoint is a
+file beside them, which is replaced as a whole; events are found by their offsets, which are their
+numbers. A savepoint drops events: in memory at once; in a folder those that it skips are left out
+by a replay, and segments are deleted when all of their events are trimmed.
+
+Memory: the events, or in a folder eight bytes for each of them.
+Paper: Lima et al., section II-B (there: upstream backup).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.state import NATURAL, State, integer, reading, require
+from outpace.errors import DataError
+from outpace.ingest.log.folder import SEGMENT_BYTES, create_folder, sync_folder
+from outpace.ingest.log.reader import Log
+from outpace.ingest.log.writer import Writer
+from outpace.pattern.argument import a_path, a_whole_number
+
+#: The files beside the events: what they are needed for, and what was told between them.
+_SAVEPOINT: Final = "savepoint"
+_TOLD: Final = "told"
+
+
+class RetainedLog:
+    """Events that a stream has taken, and may need again.
+
+    Parameters
+    ----------
+    path
+        A folder for the events, new, empty, or that of an earlier log; without it they are in
+        memory.
+    events
+        How many events are retained at most; a push that would need more is refused, until matches
+        are acknowledged.
+    durable
+        Whether events are forced to the disk before they count, so that they survive the end of the
+        machine, too.
+    segment_bytes
+        About the size of the files in the folder.
+
+    Examples
+    --------
+    >>> log = RetainedLog(events=1000)
+    >>> log.append(pa.table({"ts": [1, 2, 3]}))
+    range(0, 3)
+    >>> len(log), log.came, log.savepoint
+    (3, 3, None)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        events: int | None = None,
+        durable: bool = False,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        if events is not None:
+            a_whole_number(events, "events", least=1, error=DataError)
+        self._most, self._durable = events, durable
+        self._segment_bytes = segment_bytes
+        self._path: Path | None = None
+        self._numbers = np.zeros(0, np.int64)
+        self._rows: list[pa.Table] = []
+        self._log: Log | None = None
+        self._writer: Writer | None = None
+        #: The times that were told since the last savepoint, behind how many events.
+        self._told: list[tuple[int, int]] = []
+        #: What the stream needs; None before it has said so.
+        self.savepoint: Savepoint | None = None
+        #: How many events have come, and their columns; None before these are known.
+        self.came = 0
+        self.schema: pa.Schema | None = None
+        if path is not None:
+            self._path = Path(a_path(path, "the path of a retained log", error=DataError))
+            if (self._path / "log.json").exists():
+                self._open(self._path)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __repr__(self) -> str:
+        where = "in memory" if self._path is None else f"in {str(self._path)!r}"
+        return f"retained log {where}: {len(self):,} of {self.came:,} events"
+
+    @property
+    def told(self) -> list[tuple[int, int]]:
+        """The times that were told since the last savepoint: behind how many events, and which."""
+        return [*self._told]
+
+    def has_room(self, events: int) -> bool:
+        """Say whether so many more events can be retained."""
+        return self._most is None or len(self) + events <= self._most
+
+    def begin(self, schema: pa.Schema, time: str = "ts") -> None:
+        """Say what the columns of the events are, before any comes.
+
+        Parameters
+        ----------
+        schema
+            The columns.
+        time
+            That with their times, of which a folder keeps an index.
+        """
+        assert self.schema is None, "a log begins once"
+        self.schema = schema
+        if self._path is not None:
+            self._log = Log(create_folder(self._path, schema, time, self._segment_bytes))
+
+    def append(self, rows: pa.Table) -> range:
+        """Retain the next events, and return their numbers."""
+        if self.schema is None:
+            self.begin(rows.schema)
+        if not self.has_room(rows.num_rows):
+            raise DataError(
+                f"the retained log is full: it has {len(self)} of at most {self._most} events",
+                hint="acknowledge matches, or retain more events",
+            )
+        added = range(self.came, self.came + rows.num_rows)
+        if self._log is None:
+            self._rows.append(rows)
+        elif rows.num_rows:
+            if self._writer is None:
+                self._writer = self._log.writer(sync="always" if self._durable else "never")
+            self._writer.append(rows)
+        self._numbers = np.append(self._numbers, np.arange(added.start, added.stop))
+        self.came = added.stop
+        return added
+
+    def tell(self, time: int) -> None:
+        """Retain that a time was told."""
+        self._told.append((self.came, time))
+        if self._log is not None:
+            self._replace(_TOLD, State({"told": [list(one) for one in self._told]}).encode())
+
+    def thin(self, savepoint: Savepoint) -> None:
+        """Drop the events that a savepoint has no use for, and remember it."""
+        keep = ~savepoint.drops(self._numbers)
+        if self._rows and not keep.all():
+            rows = pa.concat_tables(self._rows).filter(pa.array(keep))
+            self._rows = [rows.combine_chunks()]
+        self._numbers = self._numbers[keep]
+        self._told = [one for one in self._told if one[0] >= savepoint.at]
+        self.savepoint = savepoint
+        self._write_savepoint()
+        if self._log is not None:
+            self._log.trim(savepoint.trim + 1)
+
+    def events(self) -> tuple[pa.Table, Integers]:
+        """Return the events that are retained, and their numbers."""
+        if self._log is not None:
+            self._log.refresh()
+            first = int(self._numbers[0]) if len(self) else self.came
+            rows = self._log.read(first, self.came)
+            return rows.take(pa.array(self._numbers - first)), self._numbers
+        if self.schema is None:
+            raise DataError("nothing has been retained")
+        return pa.concat_tables([self.schema.empty_table(), *self._rows]), self._numbers
+
+    def close(self) -> None:
+        """Let others write to the folder."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _write_savepoint(self) -> None:
+        """Put the savepoint into the folder, with all that is skipped of the events there."""
+        if self._path is None or self._log is None or self.savepoint is None:
+            return
+        numbers, savepoint = self._numbers, self.savepoint
+        known = numbers[numbers < savepoint.at]
+        edges = np.concatenate([[savepoint.trim], known, [savepoint.at]])
+        gaps = np.flatnonzero(np.diff(edges) > 1)
+        skip = np.stack([edges[gaps] + 1, edges[gaps + 1] - 1], axis=1)
+        self._replace(_SAVEPOINT, replace(savepoint, skip=skip).encode())
+
+    def _replace(self, name: str, content: bytes) -> None:
+        """Put a file into the folder, or another one in its place, as a whole."""
+        assert self._path is not None
+        there = self._path / name
+        fresh = there.with_suffix(".new")
+        with fresh.open("wb") as file:
+            file.write(content)
+            if self._durable:
+                file.flush()
+                os.fsync(file.fileno())
+        fresh.replace(there)
+        if self._durable:
+            sync_folder(self._path)
+
+    def _open(self, path: Path) -> None:
+        """Go on with what an earlier log left."""
+        self._log = Log.open(path)
+        self.schema = self._log.schema
+        self.came = self._log.stop
+        first = self._log.first
+        there = path / _SAVEPOINT
+        if there.exists():
+            self.savepoint = Savepoint.decode(there.read_bytes())
+            require(self.savepoint.at <= self.came, "the savepoint is ahead of the events")
+            first = max(first, self.savepoint.trim + 1)
+        if (path / _TOLD).exists():
+            with reading():
+                for at, time in State.decode((path / _TOLD).read_bytes()).numbers["told"]:
+                    pair = {"at": at, "time": time}
+                    self._told.append((integer(pair, "at", NATURAL), integer(pair, "time")))
+        self._numbers = np.arange(first, self.came)
+        if self.savepoint is not None:
+            self._numbers = self._numbers[~self.savepoint.drops(self._numbers)]

@@ -1,0 +1,28 @@
+"""Recovery without checkpoints: what retains the events of a stream, and what it still needs.
+
+`op.open(query, recovery="replay")` gives a stream whose events are retained in a `RetainedLog`;
+what was acknowledged, and what no match can use, is dropped from it. `op.resume(query, log)` goes
+on with what is left, wherever the stream was lost.
+
+Examples
+--------
+>>> import outpace as op
+>>> rise = op.Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
+>>> log = op.recover.RetainedLog()
+>>> stream = op.open(rise, recovery="replay", log=log)
+>>> stream.push({"ts": [1, 2, 3], "x": [5, 6, 4]}).to_pylist()
+[{'at': 2}]
+>>> stream.acknowledge().trim, len(log)
+(1, 1)
+>>> again = op.resume(rise, log)
+>>> again.push({"ts": [4], "x": [9]}).to_pylist()
+[{'at': 4}]
+"""
+
+from __future__ import annotations
+
+from outpace.engine.recover.savepoint import Savepoint
+from outpace.hosts.local.recoverable import RecoverableStream
+from outpace.ingest.retained import RetainedLog
+
+__all__ = ["RecoverableStream", "RetainedLog", "Savepoint"]

@@ -1,0 +1,157 @@
+"""Streams without checkpoints go on from their retained log, in memory or in a folder."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+import outpace as op
+from outpace.hosts.local import recoverable
+
+CHAIN = (
+    op.Query("q")
+    .order_by("ts")
+    .pattern("A -> B")
+    .define(A="k = 'a'", B="k = 'b'")
+    .measures(first="A.ts", last="B.ts")
+)
+WINDOWS = CHAIN.over(op.windows.count(20, slide=5), duplicates=True, numbered=True)
+
+
+def rows(first: int, size: int) -> pa.Table:
+    """Return events that depend on their numbers alone."""
+    kinds = [Random(number).choice("abxx") for number in range(first, first + size)]
+    keys = [number * 7 % 3 for number in range(first, first + size)]
+    columns = {"ts": range(first, first + size), "k": kinds, "key": keys, "unused": [0.5] * size}
+    return pa.table(columns)
+
+
+@pytest.mark.parametrize("query", [CHAIN, WINDOWS, CHAIN.partition_by("key")])
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_stream_goes_on_from_its_log(query: op.Query, *, folder: bool, tmp_path: Path) -> None:
+    whole = op.open(query)
+    path = tmp_path / "log" if folder else None
+    log = op.recover.RetainedLog(path, segment_bytes=2000)
+    stream = op.open(query, recovery="replay", log=log)
+    for first in range(0, 400, 10):
+        expected = whole.push(rows(first, 10)).to_pylist()
+        found = stream.push(rows(first, 10)).to_pylist()
+        assert found == expected
+        if first % 30 == 0:
+            # What was not acknowledged comes out once more.
+            log.close()
+            log = op.recover.RetainedLog(path, segment_bytes=2000) if folder else log
+            stream = op.resume(query, log)
+            assert stream.replayed.to_pylist() == expected
+        stream.acknowledge()
+    assert stream.finish().to_pylist() == whole.finish().to_pylist()
+    assert log.came == 400
+    assert len(log) < 50
+
+
+def test_what_no_match_uses_is_dropped_without_an_acknowledgement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recoverable, "NOTICE_EVENTS", 50)
+    log = op.recover.RetainedLog()
+    stream = op.open(CHAIN.over(op.windows.count(1000)), recovery="replay", log=log)
+    found = stream.push(rows(0, 200)).num_rows
+    # Those of matches stay, the first one opened the window, and one match is not decided.
+    assert found * 2 <= len(log) <= found * 2 + 12
+    assert log.savepoint is not None
+    assert log.savepoint.at == 200
+
+
+def test_a_full_log_refuses_a_push_until_matches_are_acknowledged() -> None:
+    log = op.recover.RetainedLog(events=30)
+    stream = op.open(WINDOWS, recovery="replay", log=log)
+    found = [stream.push(rows(first, 5)) for first in range(0, 25, 5)]
+    assert sum(table.num_rows for table in found)
+    with pytest.raises(op.DataError, match="no room for 25 more events"):
+        stream.push(rows(25, 25))
+    stream.acknowledge()
+    whole = op.open(WINDOWS)
+    whole.push(rows(0, 25))
+    # Nothing of what was refused was taken.
+    assert stream.push(rows(25, 15)).to_pylist() == whole.push(rows(25, 15)).to_pylist()
+
+
+def test_rows_that_are_refused_are_not_retained() -> None:
+    log = op.recover.RetainedLog()
+    stream = op.open(CHAIN, recovery="replay", log=log)
+    stream.push(rows(10, 5))
+    with pytest.raises(op.DataError):
+        stream.push(rows(3, 1))
+    assert log.came == 5
+
+
+def test_time_that_was_told_counts_after_a_replay() -> None:
+    query = CHAIN.over(op.windows.time(10), duplicates=True)
+    log = op.recover.RetainedLog()
+    stream = op.open(query, recovery="replay", log=log)
+    stream.push(rows(0, 9))
+    stream.advance(40)
+    again = op.resume(query, log)
+    with pytest.raises(op.DataError):
+        again.push(rows(9, 1))
+
+
+def test_what_cannot_be_recovered_is_refused(tmp_path: Path) -> None:
+    log = op.recover.RetainedLog()
+    with pytest.raises(op.UnsupportedError, match="in order"):
+        op.open(CHAIN.disorder(op.KSlack(3)), recovery="replay")
+    with pytest.raises(op.UnsupportedError, match="one source"):
+        op.open(CHAIN, recovery="replay", sources=["a", "b"])  # type: ignore[call-overload]
+    with pytest.raises(op.UnsupportedError, match="no recovery 'checkpoint'"):
+        op.open(CHAIN, recovery="checkpoint")  # type: ignore[call-overload]
+    with pytest.raises(op.StateError, match="single query"):
+        op.resume(CHAIN, log)
+    stream = op.open(CHAIN, recovery="replay", log=log)
+    stream.push(rows(0, 5))
+    with pytest.raises(op.StateError, match="has events already"):
+        op.open(CHAIN, recovery="replay", log=log)
+    with pytest.raises(op.StateError, match="another query"):
+        op.resume(WINDOWS, log)
+    with pytest.raises(op.DataError, match="saves no state"):
+        stream.state()
+
+
+KILLED = """
+import sys
+import outpace as op
+from test_recoverable import WINDOWS, rows
+log = op.recover.RetainedLog(sys.argv[1], durable=True)
+stream = op.open(WINDOWS, recovery="replay", log=log)
+for first in range(0, 10**6, 10):
+    stream.push(rows(first, 10))
+    if first % 70 == 0:
+        stream.acknowledge()
+    print(first, flush=True)
+"""
+
+
+def test_a_log_survives_the_kill_of_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    program = [sys.executable, "-c", KILLED, str(path)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, cwd=Path(__file__).parent) as process:
+        assert process.stdout is not None
+        while int(process.stdout.readline()) < 200:
+            pass
+        process.send_signal(signal.SIGKILL)
+    log = op.recover.RetainedLog(path)
+    stream = op.resume(WINDOWS, log)
+    whole = op.open(WINDOWS)
+    given = whole.push(rows(0, log.came)).to_pylist()
+    replayed = stream.replayed.to_pylist()
+    assert replayed == given[len(given) - len(replayed) :]
+    assert len(log) < log.came
+    assert (
+        stream.push(rows(log.came, 30)).to_pylist()
+        == whole.push(rows(log.came - 30, 30)).to_pylist()
+    )
