@@ -19,8 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, TimerFired, TimeTold
+from outpace.engine.message import (
+    EventsArrived,
+    HostLoad,
+    SourceEnded,
+    Stimulus,
+    TimerFired,
+    TimeTold,
+)
 from outpace.engine.rows.times import as_integers
+from outpace.pattern.checkpoints import Adaptive, EverySpeculative, LeastWork
 from outpace.pattern.disorder import (
     LDOP,
     AQKSlack,
@@ -254,7 +262,10 @@ def draw_disorder(
     watermark = int(NO_TIME)
     for low, high in cuts(random, arriving.num_rows, pieces):
         piece = arriving.slice(low, high - low)
-        steps.append(EventsArrived(piece))
+        load = None
+        if early and random.random() < 0.3:
+            load = HostLoad(random.random(), random.random() / 100)
+        steps.append(EventsArrived(piece, load=load))
         model.push(piece)
         progress.append((len(model.released), model.time))
         later = [time for time in times_of(query, arriving.slice(high)) if time < FAR]
@@ -271,7 +282,7 @@ def draw_disorder(
         own_settings = {
             **disorder.options,
             "alpha": random.choice([0, 0.3, 0.7, 1]),
-            "checkpoints": random.choice([None, 1, 1, 3]),
+            "checkpoints": random.choice([1, 1, 3, EverySpeculative(2), Adaptive(), LeastWork()]),
             "memory": random.choice([None, None, 1, 5]),
         }
         plain = replace(disorder, **Disorder().options)
@@ -417,8 +428,8 @@ class OrderModel:
                 if disorder.late is not Late.PASS:
                     continue
                 event.time = self.time
-                if self._is_late(event, in_order=in_order):
-                    event.time, event.seq = self.released[-1].time, self.released[-1].seq
+                if in_order and self.released:
+                    event.time = max(event.time, self._last.time)
             fresh.append(event)
         for time in sorted(seen):
             self._see(time)
@@ -456,11 +467,7 @@ class OrderModel:
             events = sorted(events + self.corrected, key=lambda event: event.order)
         for event in events:
             time = pa.scalar(event.time, pa.int64()).cast(kind).as_py()
-            order = {
-                time_of(self.query): time,
-                **({"seq": event.seq} if "seq" in event.row else {}),
-            }
-            rows.append({**event.row, **order})
+            rows.append({**event.row, time_of(self.query): time})
         return pa.Table.from_pylist(rows, schema=schema)
 
     def _is_late(self, event: _Event, *, in_order: bool) -> bool:
@@ -468,8 +475,12 @@ class OrderModel:
             return True
         if not (in_order and self.released):
             return False
-        last = self.released[-1]
-        return (event.time, event.seq) < (last.time, last.seq)
+        return (event.time, event.seq) < (self._last.time, self._last.seq)
+
+    @property
+    def _last(self) -> _Event:
+        """The last event by the order of the query; one that passed late may stand behind it."""
+        return max(self.released, key=lambda event: (event.time, event.seq))
 
     def _release(self, before: int) -> None:
         ready = [event for event in self._waiting if event.time < before]
