@@ -25,6 +25,8 @@ from outpace.errors import (
     did_you_mean,
 )
 from outpace.files.small_file import read_small
+from outpace.pattern.group import QueryGroup
+from outpace.pattern.join import Join
 from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query
 from outpace.statement.dialect import OWN
@@ -208,6 +210,22 @@ def _line(error: BaseException, path: Path) -> int:
     return lines[-1] if lines else 1
 
 
+def _refuse(one: object, path: Path) -> None:
+    """Refuse what is more than a query, and say how the shell takes it."""
+    if isinstance(one, Join):
+        raise UnsupportedError(
+            "the file defines a join, not a query",
+            where=str(path),
+            hint="write it in SQL: SELECT * FROM a JOIN b ON … WITHIN … BETWEEN …",
+        )
+    if isinstance(one, QueryGroup):
+        raise UnsupportedError(
+            "the file defines a group, not a query",
+            where=str(path),
+            hint="give each query a file: outpace stream a.py b.py",
+        )
+
+
 def _chosen(namespace: dict[str, object], path: Path, name: str | None) -> Query:
     queries = {key: value for key, value in namespace.items() if isinstance(value, Query)}
     if name is not None:
@@ -219,10 +237,14 @@ def _chosen(namespace: dict[str, object], path: Path, name: str | None) -> Query
         )
     if "query" in queries:
         return queries["query"]
+    if (one := namespace.get("query")) is not None:
+        _refuse(one, path)
     distinct = list(dict.fromkeys(queries.values()))
     if len(distinct) == 1:
         return distinct[0]
     if not queries:
+        for one in namespace.values():
+            _refuse(one, path)
         raise BindError(
             "the file defines no query", where=str(path), hint='query = op.Query("name")...'
         )

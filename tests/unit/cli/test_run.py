@@ -81,6 +81,15 @@ def test_a_program_sees_the_modules_beside_it_and_is_not_the_main_one() -> None:
         ),
         ("x = 3\n", "[bind] the file defines no query\n  q.py"),
         (
+            "import outpace as op\njoin = op.Join(on='id', within=5, time='ts')\n",
+            "[unsupported] the file defines a join, not a query\n  q.py\n  hint: write it in SQL",
+        ),
+        (
+            "import outpace as op\na, b = (op.Query(n).pattern('A') for n in 'ab')\n"
+            "query = op.group(a, b)\n",
+            "[unsupported] the file defines a group, not a query\n  q.py\n  hint: give each",
+        ),
+        (
             f"import outpace as op\na = {RISE}\nb = a.within(3)\n",
             "[bind] the file defines 2 queries\n  q.py\n  a, b",
         ),
