@@ -1,12 +1,12 @@
-"""How fast a stream on Spark is whose K adapts itself, beside one with a fixed K.
+"""How fast a stream on Spark is whose K adapts itself, or which speculates, beside a fixed K.
 
 Run `python bench/stream_order.py`; `--help` lists the options. One event in five is out of order:
 late by an exponential delay with a mean of 50 events. The events lie in a log; a streaming query
 reads it as blocks, brings them into order, matches and writes to Spark's Parquet sink, from start
-to end, as in `outpace bench --host stream`. Any event may be of use to the pattern, so all travel;
-with `--selective` three in a hundred may, and of the others only the times travel, or with `aq` all
-of it. By key, a fixed K brings the events of each key into order where the key is; an adaptive one
-looks at all events in one place first.
+to end, as in `outpace bench --host stream`; one that speculates writes its changes. Any event may
+be of use to the pattern, so all travel; with `--selective` three in a hundred may, and of the
+others only the times travel, or with `aq` all of it. By key, a fixed K brings the events of each
+key into order where the key is; an adaptive one looks at all events in one place first.
 
 Each turn runs two sizes with the fixed K and with each adaptive one. A rate is that of the events
 that the larger run has more, so the start of a query does not count; its ratio to that of the fixed
@@ -36,6 +36,11 @@ ADAPTIVE = {
     "quantile": op.Quantile(0.999, at_most="10 ms"),
     "ldop": op.LDOP(window="1 s", low=5, high=5, at_most="10 ms"),
     "aq": op.AQKSlack(aggregate="sum", column="v", window="1 s", at_most="10 ms"),
+    "aq-count": op.AQKSlack(aggregate="count", window="1 s", at_most="10 ms"),
+    "sequence": op.Sequence("10 ms", arrival="at"),
+    # Nothing waits, and what is late within the same K corrects what came out.
+    "speculative": op.Speculative("5 ms", alpha=0),
+    "speculative-half": op.Speculative("5 ms", alpha=0.5),
 }
 
 
@@ -98,6 +103,8 @@ def written(folder, size, keys):
             "ts": pa.array(times[order], pa.timestamp("us", "UTC")),
             "key": random.integers(0, max(1, keys), size).astype(np.int32),
             "v": random.integers(0, 100, size).astype(np.int32),
+            "seq": order,
+            "at": pa.array(arrival[order], pa.timestamp("us", "UTC")),
         }
     )
     path = folder / f"{keys}-{size}"

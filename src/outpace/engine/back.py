@@ -147,26 +147,21 @@ class Back(Stateful):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`; see `Front.state` where late events correct."""
-        assert self._history is None
+        assert self._history is None or not any(self._due)
         numbers = {"arrived": self._arrived, "ended": self._ended}
         sizes = [len(due) for due in self._due]
         promised = {"due": sizes, "horizon": self._horizons, "watermark": self._watermarks}
         due = pa.array([one.arrived for due in self._due for one in due], pa.int64())
         tables = [pa.table(promised), pa.table({"arrived": due})]
-        return State(numbers, tables, {"merger": self._merger.state()})
+        parts = {"merger": self._merger.state()}
+        if self._history is not None and self._history.begun:
+            parts |= {"history": self._history.state(), "base": self._history.base.state()}
+        return State(numbers, tables, parts)
 
-    def history_state(self) -> dict[str, State]:
-        """Return what came out and may be corrected, where there is one instance in this place.
-
-        Between two steps nothing else is kept then.
-        """
-        begun = self._history is not None and self._history.begun
-        return {"history": self._history.state()} if self._history is not None and begun else {}
-
-    def restore_history(self, state: State) -> None:
-        """Go on from what `history_state` returned."""
-        if self._history is not None and "history" in state.parts:
-            self._history.restore(state.part("history"), self._twin(0))
+    def forget(self, oldest: int) -> None:
+        """Forget what came out before a mark, to which nobody goes back."""
+        if self._history is not None:
+            self._history.forget(oldest)
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, whatever was taken since."""
@@ -189,6 +184,11 @@ class Back(Stateful):
         require(all((np.diff(part) >= 0).all() for part in parts), "deliveries go back")
         self._due = [deque(map(_Due, part.tolist())) for part in parts]
         self._horizons, self._watermarks = horizons.tolist(), watermarks.tolist()
+        if self._history is not None and "history" in state.parts:
+            base = Back(self._spec)
+            base._read(state.part("base"))
+            base._history = None
+            self._history.restore(state.part("history"), base)
 
     def _complete(self) -> list[Emit]:
         """Return what no due answer can change any more."""

@@ -292,11 +292,11 @@ class Front(Stateful):
             raise DataError("an earlier push failed", hint="resume the query from a saved state")
 
     def state(self) -> State:
-        """Return all that is kept, for `restore`; where late events correct, of the whole operator.
+        """Return all that is kept, for `restore`: where it stands, and where at the oldest mark.
 
-        Parts that are apart go back to marks which are no more after a restart.
+        Where late events correct, no delivery is on its way: instances and the back are saved with
+        it, each with the same mark.
         """
-        assert self._retained is None or self._schedule is None
         parts = {"intake": self.intake.state(), **self.mark_state().parts}
         if self._retained is not None and self.base is not None:
             parts["retained"] = self._retained.state()
@@ -439,7 +439,7 @@ class Front(Stateful):
             retained.take(events.rows, watermark, self.certain)
         if self._schedule is None:
             self._unanswered[0] += changes
-            standing = self._standing(0)
+            standing = self.standing_of(0)
             yield Deliver(0, events, None, split, arrived, watermark, ended, standing)
         else:
             shares = self._schedule.route(events, split, self._loads)
@@ -449,7 +449,7 @@ class Front(Stateful):
             for one in shares:
                 self._unanswered[one.instance] += 1
                 self._loads[one.instance] += one.size
-                told = arrived, watermark, ended, self._standing(one.instance)
+                told = arrived, watermark, ended, self.standing_of(one.instance)
                 yield Deliver(one.instance, events, one.ranges, one.split, *told)
         if self._spec.forgets_partitions and splitter is not None:
             touched = np.union1d(events.partition, split.closed.partition)
@@ -460,7 +460,17 @@ class Front(Stateful):
             certain = _END if ended else self.certain
             yield Routed(arrived, watermark, ended, certain, again, retained.oldest)
 
-    def _standing(self, instance: int) -> Standing | None:
+    def forget(self) -> int | None:
+        """Forget what nothing that comes can change; return the oldest mark left, if there is any.
+
+        It does so when the next events come; who saves it asks before, and does not save that.
+        """
+        if self._retained is None or not self._retained.begun:
+            return None
+        self._retained.forget(self.certain)
+        return self._retained.oldest
+
+    def standing_of(self, instance: int) -> Standing | None:
         """Return where an instance is to stand when it takes what it is sent now."""
         retained = self._retained
         if retained is None:

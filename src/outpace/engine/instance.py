@@ -107,7 +107,11 @@ class Instance(Stateful):
                     del self._marks[number]
         if standing.mark is not None:
             self._marks[standing.mark] = self._matcher.snapshot()
-        for number in [number for number in self._marks if number < standing.oldest]:
+        self.forget(standing.oldest)
+
+    def forget(self, oldest: int) -> None:
+        """Forget the marks before one, to which nobody goes back."""
+        for number in [number for number in self._marks if number < oldest]:
             del self._marks[number]
 
     def _found(self, matches: WindowMatches, delivery: Deliver) -> WindowMatches:

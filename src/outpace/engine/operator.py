@@ -83,7 +83,11 @@ class WholeOperator(Stateful):
                         self.back.step(answer)
                     case _:
                         self.back.step(message)
-            return [*aside, *self.back.step(AllAnswered())]
+            emits = self.back.step(AllAnswered())
+            if (oldest := self.front.forget()) is not None:
+                self.instance.forget(oldest)
+                self.back.forget(oldest)
+            return [*aside, *emits]
         except BaseException:
             if answered or self.instance.begun != begun:
                 self.front.step(DeliveryFailed())
@@ -104,7 +108,9 @@ class WholeOperator(Stateful):
         """Return all that is kept, for `restore`."""
         self.front.check()
         parts = {"front": self.front.state(), "instance": self.instance.state()}
-        return State(self._header, parts={**parts, **self.back.history_state()})
+        if self.spec.corrects:
+            parts["back"] = self.back.state()
+        return State(self._header, parts=parts)
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process; if it is refused, as before.
@@ -122,7 +128,8 @@ class WholeOperator(Stateful):
         fresh = WholeOperator(self.spec, self._place)
         fresh.front.restore(state.part("front"))
         fresh.instance.restore(state.part("instance"), fresh.front)
-        fresh.back.restore_history(state)
+        if self.spec.corrects:
+            fresh.back.restore(state.part("back"))
         self.front.become(fresh.front)
         self.instance.become(fresh.instance)
         self.back.become(fresh.back)

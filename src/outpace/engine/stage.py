@@ -14,7 +14,7 @@ stage, too.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -37,17 +37,26 @@ from outpace.engine.match.contract import Matcher
 from outpace.engine.message import (
     NO_SPLIT,
     AllAnswered,
+    Answer,
     Aside,
     Deliver,
     Delivered,
     Emit,
     HostLoad,
+    MarkSet,
     Routed,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.state import State, reading
-from outpace.engine.wire import read_answer, read_delivery, write_answer, write_delivery
+from outpace.engine.wire import (
+    read_answer,
+    read_delivery,
+    read_moves,
+    write_answer,
+    write_delivery,
+    write_moves,
+)
 from outpace.errors import StateError
 
 
@@ -239,26 +248,40 @@ class FrontStage:
     def step(self, cells: Sequence[Cell], now: int = NO_TIME) -> list[Cell]:
         """Take the events of a batch, in any order."""
         arriving, before = self._arriving, self.part.arrived
+        again = self.part.rollbacks, self.part.replayed
         late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
         messages = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(messages)
+        self.counters = replace(
+            arriving.counters(stimuli, aside, late, before),
+            rollbacks=self.part.rollbacks - again[0],
+            replayed=self.part.replayed - again[1],
+        )
         # How far time has come counts after the last delivery of a batch alone.
         routed = [one for one in messages if isinstance(one, Routed)][-1]
-        deliveries = [one for one in messages if isinstance(one, Deliver)]
-        self.counters = arriving.counters(stimuli, aside, late, before)
-        idle = set(range(self._instances)) - {one.instance for one in deliveries}
-        deliveries += [
-            Deliver(number, self._nothing, None, NO_SPLIT, routed.arrived)
-            for number in sorted(idle)
+        had = {one.instance for one in messages if isinstance(one, Deliver)}
+        # Who goes back is to know, when it is saved, what all others know of marks.
+        oldest = self.part.forget()
+        messages += [
+            replace(
+                Deliver(number, self._nothing, None, NO_SPLIT, routed.arrived),
+                standing=self.part.standing_of(number),
+            )
+            for number in range(self._instances)
+            if self._spec.corrects or number not in had
         ]
-        timed = [replace(delivery, watermark=routed.watermark) for delivery in deliveries]
-        return [
-            *(
-                Cell(CellKind.EVENTS, delivery.instance, write_delivery(delivery, self._spec))
-                for delivery in timed
-            ),
-            *arriving.cells(aside),
+        if oldest is not None:
+            messages.append(replace(routed, oldest=oldest))
+        deliveries = [
+            replace(one, watermark=routed.watermark) for one in messages if isinstance(one, Deliver)
         ]
+        given = [
+            Cell(CellKind.EVENTS, delivery.instance, write_delivery(delivery, self._spec))
+            for delivery in deliveries
+        ]
+        if self._spec.corrects:
+            given.append(Cell(CellKind.MOVES, block=write_moves(messages)))
+        return [*given, *arriving.cells(aside)]
 
 
 class InstanceStage:
@@ -290,22 +313,41 @@ class InstanceStage:
 class BackStage:
     """The back alone: what the instances found in a batch is complete and comes out at once."""
 
-    takes = frozenset({CellKind.EVENTS})
+    takes = frozenset({CellKind.EVENTS, CellKind.MOVES})
     timer = None
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.part = Back(spec)
-        self._output = spec.bound.output
+        self._spec, self._output = spec, spec.bound.output
         self.counters = Counters()
 
     def step(self, cells: Sequence[Cell]) -> list[Cell]:
         """Take what the instances found in a batch."""
-        for cell in cells:
-            answer = read_answer(pa.py_buffer(cell.block), self._output)
-            self.part.step(Delivered(cell.sender, answer))
-        (emit,) = self.part.step(AllAnswered())
-        self.counters = Counters(matches=emit.matches.table.num_rows)
-        return [*_emitted(emit), Cell(CellKind.PULSE, watermark=emit.watermark)]
+        known = self.part.changes
+        answers: list[deque[Answer]] = [deque() for _ in range(self._spec.instances or 1)]
+        for cell in (one for one in cells if one.kind is CellKind.EVENTS):
+            answers[cell.sender].append(read_answer(pa.py_buffer(cell.block), self._output))
+        emits = []
+        for cell in (one for one in cells if one.kind is CellKind.MOVES):
+            for move in read_moves(pa.py_buffer(cell.block), self._spec):
+                if isinstance(move, MarkSet):
+                    # What was found before a mark is forgotten with what lies before it.
+                    emits += self.part.step(AllAnswered())
+                self.part.step(move)
+                if isinstance(move, Deliver):
+                    answer = answers[move.instance].popleft()
+                    self.part.step(Delivered(move.instance, answer))
+        for number, own in enumerate(answers):
+            for answer in own:
+                self.part.step(Delivered(number, answer))
+        emits += self.part.step(AllAnswered())
+        told = emitted_together(self._spec.query, [emit.matches for emit in emits])
+        self.counters = Counters(
+            matches=sum(one.table.num_rows for one in told), **self.part.changes.since(known)
+        )
+        given = (replace(emit, matches=one) for emit, one in zip(emits, told, strict=True))
+        pulse = Cell(CellKind.PULSE, watermark=emits[-1].watermark)
+        return [*(cell for emit in given for cell in _emitted(emit)), pulse]
 
 
 Stage: TypeAlias = WholeStage | FrontStage | InstanceStage | BackStage | GroupStage

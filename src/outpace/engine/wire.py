@@ -18,7 +18,7 @@ import bisect
 import itertools
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, fields, replace
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from outpace.engine.codec.table import read_table, write_table
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events, chosen, no_events
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.message import (
+    NO_SPLIT,
     Answer,
     ClockExchange,
     Deliver,
@@ -39,10 +40,14 @@ from outpace.engine.message import (
     EventsArrived,
     HostLoad,
     Instruction,
+    MarkSet,
+    Move,
+    Routed,
     SourceEnded,
     Stimulus,
     TimerFired,
     TimeTold,
+    WentBack,
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import one_array
@@ -116,6 +121,8 @@ _RECALLS: Final = 2
 _DELIVERY: Final = _Layout(numbers=5, parts=6)
 _ANSWER: Final = _Layout(numbers=6, parts=6)
 _STIMULUS: Final = _Layout(numbers=2, parts=3)
+#: What a front says is a line of so many numbers: what it is, and what it tells.
+_MOVE_NUMBERS: Final = 7
 
 
 def pack_events(events: Events, columns: Sequence[str]) -> pa.RecordBatch:
@@ -180,6 +187,41 @@ def write_delivery(
         (delivery.instance, delivery.arrived, delivery.watermark, ended, first),
         [block, ranges, write_windows(split.opened), write_windows(split.closed), standing, fresh],
     )
+
+
+def write_moves(moves: Iterable[Move]) -> bytes:
+    """Write what a front says to the back; of deliveries, to whom."""
+    lines: list[tuple[int, ...]] = []
+    for move in moves:
+        match move:
+            case MarkSet():
+                lines.append((0, move.number))
+            case WentBack():
+                lines.append((1, move.mark))
+            case Deliver():
+                lines.append((2, move.instance))
+            case Routed():
+                lines.append((3, *map(int, astuple(move))))
+    filled = [(*line, *[0] * (_MOVE_NUMBERS - len(line))) for line in lines]
+    return np.array(filled, "<i8").tobytes()
+
+
+def read_moves(
+    data: pa.Buffer, spec: OperatorSpec
+) -> Iterator[MarkSet | WentBack | Deliver | Routed]:
+    """Read what `write_moves` wrote."""
+    nothing = no_events(spec.events)
+    for what, *told in np.frombuffer(data, "<i8").reshape(-1, _MOVE_NUMBERS).tolist():
+        match what:
+            case 0:
+                yield MarkSet(told[0])
+            case 1:
+                yield WentBack(told[0])
+            case 2:
+                yield Deliver(told[0], nothing, None, NO_SPLIT, 0)
+            case _:
+                arrived, watermark, ended, certain, again, oldest = told
+                yield Routed(arrived, watermark, bool(ended), certain, bool(again), oldest)
 
 
 def event_ids(events: Events) -> Integers:

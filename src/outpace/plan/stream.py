@@ -410,9 +410,9 @@ def _stages(operator: OperatorSpec, partitions: int) -> tuple[StageSpec, ...]:
     keyed = by_key and operator.disorder.divisible
     count = query.instance_count if query.instance_count > 1 or not keyed else partitions
     numbered = query.windows is not None and query.numbered and by_key
-    # Who goes back has all parts beside it.
     apart = query.windows is not None and (numbered or (not keyed and count > 1))
-    if apart and not query.corrects:
+    # Who follows the load has all parts beside it: of others it does not know theirs.
+    if apart and not query.follows_load:
         shared = replace(operator, instances=count)
         # What the one instance of a stage keeps depends on how many there are beside it.
         identity = f"{identity} instances={count}"

@@ -49,6 +49,8 @@ class CellKind(IntEnum):
     """The times of events that no step can use: these do not travel, but may be late."""
     CLOCKS = 8
     """Exchanges with the clocks of sources: a table with who asked, and four times."""
+    MOVES = 9
+    """What the front says to the back, where what came out is corrected, but for events."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,6 +201,11 @@ class MatchHistory(Stateful, Generic[Mark]):
         """Whether there is a mark."""
         return bool(self._stretches)
 
+    @property
+    def base(self) -> Mark:
+        """Who puts matches together, as it stood at the first mark."""
+        return self._stretches[0].mark
+
     def state(self) -> State:
         """Return all that is kept but the marks, for `restore`."""
         given = GivenMatches.joined(
