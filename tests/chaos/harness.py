@@ -167,9 +167,10 @@ class _Run:
                 changed, began = now, None
             planned = self.checkpoint.planned
             if planned > begun:
-                begun, began = planned, now
+                # So does the first, and kills that go by it come when all is over.
+                begun, began = planned, None if begun < 0 else now
             if self._kills and due is None and planned >= last + self._kills[0].batches:
-                due = now + self._kills[0].part * statistics.median(durations)
+                due = now + self._kills[0].part * statistics.median_low(durations)
             if due is not None and now >= due and self._kill(self._kills[0]):
                 self._kills.pop(0)
                 due, last, changed = None, planned, now
