@@ -90,7 +90,7 @@ class Back(Stateful):
         self._due: list[deque[_Due]] = [deque() for _ in range(count)]
         #: What came out within the horizon, where late events correct it, and backs as they stood.
         self._history = MatchHistory[Back](spec.bound.output) if spec.corrects else None
-        self._certain, self._oldest = int(NO_TIME), 0
+        self._certain, self._oldest, self._now = int(NO_TIME), 0, int(NO_TIME)
         #: What became of matches since the part was made.
         self.changes = ChangeCounters()
         #: Whether more blocks of the same step follow.
@@ -136,7 +136,7 @@ class Back(Stateful):
             case Routed():
                 self._arrived, self._ended = message.arrived, message.ended
                 self._certain, self._again = message.certain, message.again
-                self._oldest = message.oldest
+                self._oldest, self._now = message.oldest, message.now
             case Delivered():
                 self._receive(message.instance, message.answer)
             case TurnEnded():
@@ -285,7 +285,7 @@ class Back(Stateful):
             matches = WindowMatches.none(self._spec.bound.output)
             if whole:
                 matches = history.emit(self._certain)
-                self.changes = self.changes.after(matches)
+                self.changes = self.changes.after(matches, self._now)
                 # What is forgotten was said to be certain, now at the latest.
                 history.forget(self._oldest)
             matches = emitted(self._spec.query, matches)

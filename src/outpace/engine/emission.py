@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bound import CONFIRMED, DIFF, left_out
@@ -26,6 +27,11 @@ class ChangeCounters:
         any more, when they came or later; that were taken back.
     rollbacks, replayed
         How often the operator went back, and how many events it took once more.
+    checkpoints
+        How often it noted how it stood, to go back there.
+    tentative_wait, confirmed_wait
+        How far time had come behind what decided tentative matches when they came, and confirmed
+        ones when that was said, in units of time, added up.
     """
 
     tentative: int = 0
@@ -33,19 +39,29 @@ class ChangeCounters:
     retracted: int = 0
     rollbacks: int = 0
     replayed: int = 0
+    checkpoints: int = 0
+    tentative_wait: int = 0
+    confirmed_wait: int = 0
 
-    def after(self, said: WindowMatches) -> ChangeCounters:
-        """Return the counters after a step that said so."""
+    def after(self, said: WindowMatches, now: int) -> ChangeCounters:
+        """Return the counters after a step that said so, when the greatest time was this."""
         there = np.flatnonzero(np.diff(said.offsets))
         first = pa.array(said.offsets[:-1][there])
         diff = said.table.column(DIFF).take(first).to_numpy()
         sure = np.zeros(len(there), np.bool_)
         if CONFIRMED in said.table.column_names:
             sure = said.table.column(CONFIRMED).take(first).to_numpy().astype(np.bool_)
-        return ChangeCounters(
-            self.tentative + int(np.count_nonzero((diff > 0) & ~sure)),
-            self.confirmed + int(np.count_nonzero(sure)),
-            self.retracted + int(np.count_nonzero(diff < 0)),
+        early = (diff > 0) & ~sure
+        waits = np.zeros(len(there), np.int64)
+        if said.found is not None and now != NO_TIME:
+            waits = np.maximum(0, now - np.minimum(said.found[there], now))
+        return replace(
+            self,
+            tentative=self.tentative + int(np.count_nonzero(early)),
+            confirmed=self.confirmed + int(np.count_nonzero(sure)),
+            retracted=self.retracted + int(np.count_nonzero(diff < 0)),
+            tentative_wait=self.tentative_wait + int(waits[early].sum()),
+            confirmed_wait=self.confirmed_wait + int(waits[sure].sum()),
         )
 
     def since(self, before: ChangeCounters) -> dict[str, int]:
@@ -65,6 +81,8 @@ class SpeculationCounters(ChangeCounters):
         match is confirmed.
     full
         How often events had to wait longer than alpha says as `memory` was used up.
+    event_seconds, checkpoint_seconds
+        What an event takes, and a checkpoint, as far as it is measured.
     latency
         How long events waited for their turn on average, in units of time, and so did the
         tentative matches that they complete.
@@ -74,6 +92,18 @@ class SpeculationCounters(ChangeCounters):
     slack: int = 0
     latency: float = 0.0
     full: int = 0
+    event_seconds: float = 0.0
+    checkpoint_seconds: float = 0.0
+
+    @property
+    def tentative_latency(self) -> float:
+        """How far time had come, on average, behind what decided a tentative match as it came."""
+        return self.tentative_wait / self.tentative if self.tentative else 0.0
+
+    @property
+    def confirmed_latency(self) -> float:
+        """As `tentative_latency`, for matches as they were confirmed."""
+        return self.confirmed_wait / self.confirmed if self.confirmed else 0.0
 
     @property
     def share_retracted(self) -> float:

@@ -136,8 +136,9 @@ class Front(Stateful):
             model = dict(spec.disorder.settings).get("checkpoints")
             self._retained = RetainedEvents(spec.events, spec.disorder.time, model)
         self._standings = Standings(len(self._loads))
-        #: How often late events made it go back, and how many events went on once more.
-        self.rollbacks = self.replayed = 0
+        #: How often late events made it go back, how many events went on once more, and how many
+        #: marks there were to go back to.
+        self.rollbacks = self.replayed = self.checkpoints = 0
         self._nothing = spec.events.empty_table()
         self._no_events = no_events(spec.events)
         self._ended = False
@@ -282,6 +283,11 @@ class Front(Stateful):
         return None if self._ended else self.intake.timer
 
     @property
+    def work(self) -> tuple[float, float]:
+        """Seconds that an event takes, and a checkpoint, as far as it is measured."""
+        return (0.0, 0.0) if self._retained is None else self._retained.work.costs
+
+    @property
     def has_lost(self) -> bool:
         """Whether events that were taken are lost."""
         return self._lost
@@ -335,6 +341,7 @@ class Front(Stateful):
         twin._retained = None
         twin._rewind(self, [])
         number = retained.mark(twin)
+        self.checkpoints += 1
         self._standings.set_mark(number)
         return MarkSet(number)
 
@@ -458,7 +465,8 @@ class Front(Stateful):
             yield Routed(arrived, watermark, ended)
         else:
             certain = _END if ended else self.certain
-            yield Routed(arrived, watermark, ended, certain, again, retained.oldest)
+            now = self.intake.order.now
+            yield Routed(arrived, watermark, ended, certain, again, retained.oldest, now)
 
     def forget(self) -> int | None:
         """Forget what nothing that comes can change; return the oldest mark left, if there is any.

@@ -251,6 +251,8 @@ class Routed:
         Whether more blocks of the same step follow.
     oldest
         The first mark that the front may go back to.
+    now
+        How far the clock has come by which events wait.
     """
 
     arrived: int
@@ -259,6 +261,7 @@ class Routed:
     certain: int = NO_TIME
     again: bool = False
     oldest: int = 0
+    now: int = NO_TIME
 
 
 @dataclass(frozen=True)

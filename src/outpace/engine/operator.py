@@ -101,8 +101,9 @@ class WholeOperator(Stateful):
     @property
     def changes(self) -> ChangeCounters:
         """What became of matches that may be taken back, since the operator was made."""
-        again = {"rollbacks": self.front.rollbacks, "replayed": self.front.replayed}
-        return replace(self.back.changes, **again)
+        front = self.front
+        again = {"rollbacks": front.rollbacks, "replayed": front.replayed}
+        return replace(self.back.changes, **again, checkpoints=front.checkpoints)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""

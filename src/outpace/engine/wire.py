@@ -122,7 +122,7 @@ _DELIVERY: Final = _Layout(numbers=5, parts=6)
 _ANSWER: Final = _Layout(numbers=6, parts=6)
 _STIMULUS: Final = _Layout(numbers=2, parts=3)
 #: What a front says is a line of so many numbers: what it is, and what it tells.
-_MOVE_NUMBERS: Final = 7
+_MOVE_NUMBERS: Final = 8
 
 
 def pack_events(events: Events, columns: Sequence[str]) -> pa.RecordBatch:
@@ -220,8 +220,8 @@ def read_moves(
             case 2:
                 yield Deliver(told[0], nothing, None, NO_SPLIT, 0)
             case _:
-                arrived, watermark, ended, certain, again, oldest = told
-                yield Routed(arrived, watermark, bool(ended), certain, bool(again), oldest)
+                arrived, watermark, ended, certain, again, oldest, now = told
+                yield Routed(arrived, watermark, bool(ended), certain, bool(again), oldest, now)
 
 
 def event_ids(events: Events) -> Integers:

@@ -66,8 +66,10 @@ class Counters:
         several instances the greatest counts.
     early
         How much of that events do not wait, 1 - alpha, in millionths.
-    tentative, confirmed, retracted, rollbacks, replayed
+    tentative, confirmed, retracted, rollbacks, replayed, checkpoints
         What became of matches that may be taken back, in this step, see `ChangeCounters`.
+    tentative_wait, confirmed_wait
+        How long matches took to come and to be confirmed, see there.
     silent
         Sources that say nothing, so that the others do not wait for them any more.
     unawaited
@@ -98,6 +100,9 @@ class Counters:
     retracted: int = 0
     rollbacks: int = 0
     replayed: int = 0
+    checkpoints: int = 0
+    tentative_wait: int = 0
+    confirmed_wait: int = 0
     silent: int = 0
     unawaited: int = 0
     waited: int = 0

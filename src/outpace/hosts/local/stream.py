@@ -249,13 +249,15 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
             return SpeculationCounters()
         front = self._operator.front
         order = front.intake.counters()
-        told = vars(self._operator.changes)
+        told, (event, checkpoint) = vars(self._operator.changes), front.work
         return SpeculationCounters(
             **told,
             alpha=front.intake.order.alpha,
             slack=order.slack,
             latency=order.latency,
             full=front.intake.order.times_full,
+            event_seconds=event,
+            checkpoint_seconds=checkpoint,
         )
 
     @property

@@ -307,6 +307,9 @@ def _take_stages(
             query.add(metric, counters.get(counter, 0), **labels)
         for counter, metric in names.STAGE_HELD.items():
             query.set(metric, counters.get(counter, 0), **labels)
+        for counter, (matches, metric) in names.STAGE_MATCH_WAITS.items():
+            if count := counters.get(matches, 0):
+                query.set(metric, counters.get(counter, 0) / count, **labels)
         query.set(names.STAGE_EARLY, counters.get("early", 0) / 1e6, **labels)
         if tentative := query.get(names.STAGE_TOTALS["tentative"], **labels):
             gone = query.get(names.STAGE_TOTALS["retracted"], **labels)

@@ -68,6 +68,9 @@ STAGE_TOTALS: Final = {
     "retracted": _stage_counter("retracted", "Matches that were taken back."),
     "rollbacks": _stage_counter("rollbacks", "How often the stage went back for a late event."),
     "replayed": _stage_counter("replayed", "Events that it took once more then."),
+    "checkpoints": _stage_counter(
+        "checkpoints", "How often it noted how it stood, to go back there."
+    ),
 }
 
 #: For the counters of a stage that say what is held after a step.
@@ -112,6 +115,23 @@ STAGE_LATENCY: Final = _stage_gauge(
     "How long events waited for their turn in the last batch, on average: by event time, or with"
     " op.Sequence by the clock, in the unit of outpace_stage_slack.",
 )
+#: For the counters of a stage that are waits of matches: how many these are, and their average.
+STAGE_MATCH_WAITS: Final = {
+    "tentative_wait": (
+        "tentative",
+        _stage_gauge(
+            "tentative_latency",
+            "How far time had come, on average, behind what decided tentative matches as they came"
+            " in the last batch, in the unit of outpace_stage_slack.",
+        ),
+    ),
+    "confirmed_wait": (
+        "confirmed",
+        _stage_gauge(
+            "confirmed_latency", "The same for matches as they were confirmed in the last batch."
+        ),
+    ),
+}
 STAGE_EARLY: Final = _stage_gauge(
     "early", "How much of the slack events do not wait: 1 - alpha, 0 where none goes on early."
 )
@@ -220,6 +240,7 @@ METRICS: Final = (
     STAGE_EVENT_RATE,
     STAGE_MATCH_RATE,
     *STAGE_HELD.values(),
+    *(metric for _, metric in STAGE_MATCH_WAITS.values()),
     STAGE_EARLY,
     STAGE_RETRACTED,
     STAGE_WAIT,

@@ -216,7 +216,8 @@ def test_matches_come_early_go_and_are_confirmed() -> None:
     assert (known.alpha, known.slack) == (0, 10)
     assert (known.tentative, known.confirmed, known.retracted) == (4, 3, 1)
     assert known.share_retracted == 0.25
-    assert (known.rollbacks, known.replayed) == (1, 2)
+    assert (known.rollbacks, known.replayed, known.checkpoints) == (1, 2, 1)
+    assert 0 < known.event_seconds < known.checkpoint_seconds
     assert op.open(rises()).speculation.share_retracted == 0
 
 
@@ -319,3 +320,18 @@ def test_a_row_that_is_refused_leaves_the_state_as_it_was() -> None:
         stream.push(pa.table({"ts": pa.array([None], pa.int64()), "v": [1]}))
     assert stream.state() == before
     op.resume(query, before).push({"ts": [26], "v": [2]})
+
+
+@pytest.mark.parametrize("alpha", [0, 0.5, 1])
+def test_it_is_known_how_long_matches_took(alpha: float) -> None:
+    """By event time: tentative ones as long as alpha says, confirmed ones K, and the next event."""
+    stream = op.open(rises(alpha=alpha))
+    for ts in range(200):
+        stream.push(rows((ts, ts)))
+    known = stream.speculation
+    assert known.slack == 10
+    if alpha < 1:
+        assert known.tentative_latency == pytest.approx(10 * alpha, abs=1)
+    else:
+        assert known.tentative == known.tentative_latency == 0
+    assert known.confirmed_latency == pytest.approx(10, abs=1)

@@ -71,6 +71,7 @@ def test_every_counter_of_a_stage_becomes_a_metric() -> None:
         *metrics_names.STAGE_TOTALS,
         *metrics_names.STAGE_HELD,
         *metrics_names.STAGE_TIMES,
+        *metrics_names.STAGE_MATCH_WAITS,
     }
     assert taken | {"early"} == set(COUNTERS)
 
@@ -81,7 +82,17 @@ def test_every_metric_has_samples_and_no_sample_is_without_a_metric() -> None:
     latest = {"offset": 30, "arrival": 9, "oldest": 1, "bytes": 80, "lost": 2, "now": 1_000_001}
     source = {"numInputRows": 2, "endOffset": offset, "latestOffset": latest}
     store = {"numRowsTotal": 4, "memoryUsedBytes": 9, "commitTimeMs": 3, "allUpdatesTimeMs": 8}
-    counted = report(events=6, released=3, step_us=5, tentative=4, retracted=1, early=750_000)
+    counted = report(
+        events=6,
+        released=3,
+        step_us=5,
+        tentative=4,
+        tentative_wait=10,
+        confirmed=2,
+        confirmed_wait=40,
+        retracted=1,
+        early=750_000,
+    )
     told = {"outpace:dips:1": counted}
     account.progressed(progress(0, sources=[source], stateOperators=[store], observedMetrics=told))
     by_name = {sample.name: sample for sample in account.samples()}
@@ -90,6 +101,8 @@ def test_every_metric_has_samples_and_no_sample_is_without_a_metric() -> None:
         assert tuple(by_name[metric.name].labels) == ("query", "id", *metric.labels)
     # Each of two instances has half of a number, and of this one the greatest counts.
     assert by_name["outpace_stage_early"].value == 0.375
+    assert by_name["outpace_stage_tentative_latency"].value == 2.5
+    assert by_name["outpace_stage_confirmed_latency"].value == 20
     assert by_name["outpace_stage_retracted_share"].value == 0.25
 
 
