@@ -22,7 +22,7 @@ from outpace.pattern import expression as ex
 from outpace.pattern import query as q
 from outpace.pattern import schedulers as s
 from outpace.pattern import windows as w
-from outpace.pattern.notation.disorder import KINDS
+from outpace.pattern.notation.disorder import FAMILIES, KINDS
 from outpace.pattern.setting import (
     Choice,
     ClockSpan,
@@ -32,6 +32,7 @@ from outpace.pattern.setting import (
     Number,
     NumberRange,
     SettingKind,
+    SourceName,
     settings_of,
 )
 
@@ -336,8 +337,8 @@ def disorders() -> st.SearchStrategy[d.Disorder]:
 
 
 @st.composite
-def _settings(draw: st.DrawFn, kind: type[d.Disorder]) -> d.Disorder:
-    """Draw a disorder of a kind by what it says of its settings."""
+def _settings(draw: st.DrawFn, kind: type[Any]) -> Any:
+    """Draw a disorder, or another value with settings, of a kind by what it says of these."""
     given = {}
     for one in settings_of(kind):
         value = _value(one.kind)
@@ -370,6 +371,10 @@ def _value(kind: SettingKind) -> st.SearchStrategy[Any]:
         case NumberRange():
             part = st.floats(0, 1)
             return st.tuples(part, part).map(sorted).map(tuple)
+        case SourceName():
+            return st.text(min_size=1)
+        case Inner(family="checkpoints"):
+            return st.one_of(*map(_settings, FAMILIES["checkpoints"].values()))
         case Inner():
             own = st.builds(d.KSlack, span) | st.builds(d.MPKSlack, at_most=span)
             return own | st.builds(d.Quantile, st.floats(0, 1))

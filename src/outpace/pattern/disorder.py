@@ -25,6 +25,7 @@ from outpace.pattern.setting import (
     Inner,
     Number,
     NumberRange,
+    SourceName,
     SourceSpans,
     check_settings,
     setting,
@@ -448,6 +449,10 @@ class Speculative(Disorder):
         default it follows the load: what is busy less than `target` says takes a lower alpha.
     target
         How busy the operator is to be, as parts of the time.
+    clock
+        The source whose events alone move the clock, as the column `source` names it: K is how far
+        others are behind them, and what lies ahead of them waits. As long as none of its events has
+        come, all wait. By default events of all sources do.
     checkpoints
         Where checkpoints lie: a number of events between them, or a model of `op.checkpoints`. By
         default there are as many as make the least work: few where nothing is late, and many where
@@ -474,6 +479,7 @@ class Speculative(Disorder):
     target: tuple[float, float] = field(
         default=(0.7, 0.9), kw_only=True, metadata=setting(NumberRange())
     )
+    clock: str | None = field(default=None, kw_only=True, metadata=setting(SourceName()))
     checkpoints: CheckpointModel | int = field(
         default=LeastWork(), kw_only=True, metadata=setting(Inner(_model, "checkpoints"))
     )
@@ -491,6 +497,14 @@ class Speculative(Disorder):
             )
         # Named in full: a class with slots is made twice, and `super()` finds the first.
         Disorder.__post_init__(self)
+        others = [name for name in ("ahead", "arrival") if getattr(self, name) is not None]
+        others += ["slack=op.Punctuation()"] if isinstance(self.slack, Punctuation) else []
+        if self.clock is not None and others:
+            raise BindError(
+                f"{others[0]} has no meaning where the events of one source move the clock",
+                where="op.Speculative",
+                hint=f"leave out clock, or {others[0].partition('=')[0]}",
+            )
 
     @property
     def clocked(self) -> bool:

@@ -150,6 +150,15 @@ class ColumnName:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceName:
+    """The name of a source, as the column `source` of the input has it."""
+
+    def checked(self, value: Any, name: str) -> str:
+        """Return the name."""
+        return a_text(value, name)
+
+
+@dataclass(frozen=True, slots=True)
 class NumberRange:
     """Two numbers, the lower one first, both from 0 to 1."""
 
@@ -184,7 +193,9 @@ class Inner:
         return self.make(value, name)
 
 
-SettingKind: TypeAlias = EventSpan | ClockSpan | Number | Choice | ColumnName | NumberRange | Inner
+SettingKind: TypeAlias = (
+    EventSpan | ClockSpan | Number | Choice | ColumnName | SourceName | NumberRange | Inner
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@
 
 A reorderer says how far time has come for certain. What lies behind that, up to a part of the way
 to the greatest time, goes on early. An event that comes between the two is put in its place by who
-took the early ones; one that comes before what is certain is late.
+took the early ones; one that comes before what is certain is late. Where one source moves the
+clock, the greatest time is that of its events, and K says how far behind it those of others are.
 
 Memory: the events that wait.
 
@@ -21,17 +22,18 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME
+from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.message import EventsArrived
-from outpace.engine.order.clock import SlackRule
+from outpace.engine.order.clock import Clock, SlackRule
 from outpace.engine.order.contract import ReleasedEvents, quarantine_hint
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.runs import SortedRun, sorted_run
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State, integer, require
-from outpace.pattern.bind.disorder import BoundDisorder
+from outpace.pattern.bind.disorder import SOURCE, BoundDisorder
 from outpace.pattern.bound import BoundQuery
 
 #: What alpha goes down by once it is near what was too much.
@@ -110,6 +112,8 @@ class SpeculativeOrder(Reorderer):
             if alpha is None
             else SpeculationFactor(None, alpha)
         )
+        #: The source whose events alone move the clock; None: those of all do.
+        self._mover: str | None = disorder["clock"]
         #: How many events that are not certain are kept at most, where somebody says so; how many
         #: more may go on; and how often more would have.
         self.memory: int | None = disorder["memory"]
@@ -153,6 +157,8 @@ class SpeculativeOrder(Reorderer):
         clock, rows, late, invalid, _ = self._admit(events)
         times = as_integers(one_array(rows.column(self._time)))
         greatest = max(self._greatest, int(times.max(initial=NO_TIME)))
+        if self._mover is not None:
+            greatest = clock.greatest
         factor = self._factor if events.load is None else self._factor.follow(events.load.busy)
         due, correcting = _due(clock.watermark, greatest, factor.alpha), None
         behind = times < self._gone
@@ -164,6 +170,32 @@ class SpeculativeOrder(Reorderer):
         self._clock, self._greatest, self._factor, self._gone = clock, greatest, factor, gone
         self._times_full += gone < due
         return ReleasedEvents(ready, gone, late, invalid, correcting)
+
+    def _follow(
+        self, clock: Clock, rows: pa.Table, events: EventsArrived
+    ) -> tuple[Booleans, Booleans, Integers]:
+        """Let the clock see a piece, which only events of one source may move.
+
+        How far behind it what others sent is shows when it goes on (`PENDING` of the kernel), as in
+        algorithm 1. What lies ahead is not late: it waits anyway until the clock has passed it, so
+        it need not count for K, as it does there.
+        """
+        if self._mover is None:
+            return super()._follow(clock, rows, events)
+        assert clock.rule is not None
+        times, before = as_integers(one_array(rows.column(self._time))), clock.watermark
+        moves = pc.equal(rows.column(SOURCE).cast(pa.string()), self._mover)
+        moving = times[np.asarray(pc.fill_null(moves, False), np.bool_)]
+        now = max(clock.greatest, int(moving.max(initial=NO_TIME)))
+        if now != NO_TIME and clock.rule.by_event:
+            seen, values = np.minimum(times, now), self._values(rows)
+            order = np.argsort(seen, kind="stable")
+            clock.follow(seen[order], values[order] if len(values) else values, at_once=True)
+        elif now != NO_TIME:
+            clock.reach(now)
+        clock.tell(events.watermark)
+        met = np.broadcast_to(np.int64(before), times.shape)
+        return np.ones(len(times), np.bool_), times < before, met
 
     def _within(self, run: SortedRun, certain: int, due: int) -> int:
         """Return a time before which so many events go on early as there is room for, at most."""

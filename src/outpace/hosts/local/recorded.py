@@ -13,6 +13,8 @@ from typing import Any, TypeAlias, TypeGuard
 
 from outpace.errors import OutpaceError, StateError
 from outpace.pattern.argument import a_text
+from outpace.pattern.checkpoints import LeastWork
+from outpace.pattern.disorder import Speculative
 from outpace.pattern.group import QueryGroup
 from outpace.pattern.join import Join
 from outpace.pattern.notation.disorder import disorder_clauses
@@ -119,7 +121,13 @@ def _query(said: Mapping[str, Any], path: Path) -> Query:
 
 
 def identity_of(query: Query) -> str:
-    """Return what tells a query from others, also in what it does with late events."""
+    """Return what tells a query from others, also in what it does with late events.
+
+    Where checkpoints lie changes no result, so they do not count.
+    """
+    disorder = query.order_of_arrival
+    if isinstance(disorder, Speculative):
+        query = query.disorder(replace(disorder, checkpoints=LeastWork()))
     return "\n".join([print_identity(query), *disorder_clauses(query)])
 
 

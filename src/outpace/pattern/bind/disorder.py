@@ -33,6 +33,7 @@ from outpace.pattern.setting import (
     Duration,
     EventSpan,
     Setting,
+    SourceName,
     settings_of,
 )
 from outpace.pattern.types import type_name
@@ -243,6 +244,13 @@ def _bound(setting: Setting, value: Any, time: str, schema: pa.Schema) -> Any:
                     where="disorder",
                 )
             return column
+        case SourceName() if SOURCE not in schema.names:
+            raise BindError(
+                f"{setting.name} names the source '{value}', but the input has no column"
+                f" '{SOURCE}' that says who sent an event",
+                where="disorder",
+                hint=f"add the column, or leave out {setting.name}",
+            )
     return value
 
 

@@ -50,6 +50,7 @@ from outpace.pattern.setting import (
     NumberRange,
     Setting,
     SettingKind,
+    SourceName,
     settings_of,
 )
 
@@ -68,8 +69,8 @@ KINDS: Final[dict[str, type[Disorder]]] = {
 
 
 #: Those of all that a setting may be; see `Inner`.
-_FAMILIES: Final[dict[str, dict[str, type[Any]]]] = {
-    "disorder": dict(KINDS),
+FAMILIES: Final[dict[str, Mapping[str, type[Any]]]] = {
+    "disorder": KINDS,
     "checkpoints": {
         "EVERY": Every,
         "SPECULATIVE": EverySpeculative,
@@ -158,7 +159,7 @@ def disorder_clauses(query: Query) -> Iterable[str]:
 
 
 def _clause(value: Any, family: str = "disorder") -> str:
-    words = [word for word, kind in _FAMILIES[family].items() if kind is type(value)]
+    words = [word for word, kind in FAMILIES[family].items() if kind is type(value)]
     if not words:
         raise BindError(f"{family} written in Python have no SQL text", hint="use to_python")
     texts = [
@@ -221,7 +222,7 @@ def _value(cursor: TokenCursor, setting: Setting) -> Any:
         case Inner(family=family):
             if not cursor.accept("("):
                 return read_span(cursor)
-            inner = _read_kind(cursor, _FAMILIES[family], f"for {setting.name.upper()}")
+            inner = _read_kind(cursor, FAMILIES[family], f"for {setting.name.upper()}")
             cursor.expect(")")
             return inner
         case Choice(members=members):
@@ -233,6 +234,8 @@ def _value(cursor: TokenCursor, setting: Setting) -> Any:
             return known[cursor.advance().key]
         case ColumnName():
             return cursor.expect_name(f"a column for {setting.name.upper()}").value
+        case SourceName():
+            return _read_source(cursor, setting.name)
 
 
 def _number(cursor: TokenCursor, setting: Setting, *, whole: bool = False) -> float:
@@ -243,17 +246,21 @@ def _number(cursor: TokenCursor, setting: Setting, *, whole: bool = False) -> fl
     return number if whole and isinstance(number, int) else float(str(number))
 
 
+def _read_source(cursor: TokenCursor, name: str) -> str:
+    if cursor.token.kind is not TokenKind.STRING:
+        raise cursor.unexpected(f"a source in quotes for {name.upper()}")
+    return cursor.advance().value
+
+
 def _read_by_source(cursor: TokenCursor, name: str) -> dict[str, Any]:
     """Read durations by source behind an opening parenthesis: 'east' = '2 s', 'west' = '3 s')."""
     spans: dict[str, Any] = {}
     while True:
-        if cursor.token.kind is not TokenKind.STRING:
-            raise cursor.unexpected(f"a source in quotes for {name.upper()}")
-        source = cursor.advance()
-        if source.value in spans:
-            raise cursor.error(f"'{source.value}' stands here a second time", source.span)
+        source = _read_source(cursor, name)
+        if source in spans:
+            raise cursor.error(f"'{source}' stands here a second time", cursor.previous.span)
         cursor.expect("=")
-        spans[source.value] = read_span(cursor)
+        spans[source] = read_span(cursor)
         if not cursor.accept(","):
             cursor.expect(")")
             return spans
@@ -273,11 +280,15 @@ def _placeholder(kind: SettingKind) -> str:
             return "|".join(member.name.upper() for member in members)
         case ColumnName():
             return "column"
+        case SourceName():
+            return "'source'"
 
 
 def _in_sql(value: Any, kind: SettingKind | None = None) -> str:
     if isinstance(kind, Inner):
         return f"({_clause(value, kind.family)})"
+    if isinstance(kind, SourceName):
+        return print_expression(Literal(value))
     match value:
         case (float(), float()):
             return " ".join(map(str, value))

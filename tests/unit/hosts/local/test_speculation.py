@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -335,3 +336,98 @@ def test_it_is_known_how_long_matches_took(alpha: float) -> None:
     else:
         assert known.tentative == known.tentative_latency == 0
     assert known.confirmed_latency == pytest.approx(10, abs=1)
+
+
+def sent(*events: tuple[str, int]) -> pa.Table:
+    """Events of sources; each rises above all before it."""
+    return pa.table({"ts": [ts for _, ts in events], "source": [source for source, _ in events]})
+
+
+def followed_by(**settings: Any) -> op.Query:
+    query = op.Query("next").order_by("ts").pattern("A B").define(B="B.ts > A.ts")
+    query = query.measures(first="A.ts", last="B.ts").skip_to_next_row()
+    return query.disorder(op.Speculative(**settings))
+
+
+def test_the_events_of_one_source_move_the_clock() -> None:
+    """The example of Sardar 2018, 3.2.1: what K is behind each event of the clock, `a`."""
+    stream = op.open(followed_by(slack=op.MPKSlack(), alpha=1, clock="a"))
+    slacks, waiting = [], []
+    for event in (("a", 4), ("b", 3), ("c", 6), ("a", 7), ("a", 9), ("b", 10), ("a", 13)):
+        stream.push(sent(event))
+        if event[0] == "a":
+            slacks.append(stream.speculation.slack)
+            waiting.append(stream.buffered)
+    assert slacks == [0, 4, 4, 4]
+    assert waiting == [1, 3, 3, 3], "what lies ahead of the clock waits, too"
+    stream.push(sent(("c", 500)))
+    assert stream.speculation.slack == 4, "others do not move the clock, however far they are"
+    stream.push(sent(("b", 11)))
+    assert stream.speculation.slack == 4
+    stream.push(sent(("a", 19)))
+    assert stream.speculation.slack == 19 - 11, "how late it was shows when the clock goes on"
+    stream.push(sent(("a", 600)))
+    assert stream.speculation.slack == 8, "what lay ahead of the clock was not late"
+
+
+def test_without_an_event_of_the_clock_all_wait() -> None:
+    stream = op.open(followed_by(slack=5, alpha=0, clock="a"))
+    assert stream.push(sent(("b", 1), ("b", 2), ("b", 90))).num_rows == 0
+    assert stream.buffered == 3
+    assert stream.advance(50).num_rows == 1, "but somebody may say what time it is"
+    assert stream.push(sent(("a", 100))).num_rows == 1
+    assert stream.finish()["diff"].to_pylist() == [1]
+
+
+@examples(30)
+@given(
+    st.sampled_from([op.KSlack(40), op.MPKSlack(at_least=40), op.Quantile(0.5, at_least=40)]),
+    st.sampled_from([0, 0.5, 1, None]),
+    st.integers(0, 1 << 32),
+)
+def test_with_a_clock_all_is_right_in_the_end(
+    slack: op.pattern.disorder.Disorder, alpha: float | None, seed: int
+) -> None:
+    random = Random(seed)
+    events = [(random.choice("aabc"), ts) for ts in range(random.randint(1, 60))]
+    coming = sorted(events, key=lambda one: one[1] + random.randint(0, 12))
+    query = followed_by(slack=slack, alpha=alpha, clock="a")
+    stream, current = op.open(query), op.CurrentMatches()
+    while coming:
+        size = random.randint(1, 6)
+        piece, coming = coming[:size], coming[size:]
+        current.apply(stream.push(sent(*piece)))
+        if random.random() < 0.2:
+            stream = op.resume(query, stream.state())
+    current.apply(stream.finish())
+    found = current.table
+    assert sorted(found["first"].to_pylist()) == [ts for _, ts in events[:-1]]
+    assert found["confirmed"].to_pylist() == [True] * found.num_rows
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"ahead": 5}, "ahead has no meaning where the events of one source move the clock"),
+        ({"arrival": "came"}, "arrival has no meaning"),
+        ({"slack": op.Punctuation()}, r"slack=op.Punctuation\(\) has no meaning"),
+        ({"clock": 3}, "clock is text, not 3"),
+    ],
+)
+def test_what_a_clock_does_not_go_with_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(BindError, match=said):
+        op.Speculative(**{"clock": "a", **settings})
+
+
+def test_a_clock_needs_a_column_of_sources() -> None:
+    stream = op.open(rises(alpha=0, clock="a"))
+    with pytest.raises(BindError, match="clock names the source 'a', but the input has no column"):
+        stream.push(rows((1, 1)))
+
+
+def test_a_run_with_a_model_in_python_is_recorded(tmp_path: Path) -> None:
+    query = rises(alpha=0, checkpoints=WithKept())
+    stream = op.open(query, record=tmp_path / "run")
+    for ts in (1, 3, 2, 8):
+        stream.push(rows((ts, ts)))
+    assert len(list(op.replay(tmp_path / "run", query=query))) == 4
