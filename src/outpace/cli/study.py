@@ -26,6 +26,7 @@ from outpace.engine.kernels.chains import walk_chains
 from outpace.hosts.compile import compile_kernels
 from outpace.studies import cepsim as cepsim_scales
 from outpace.studies import disorder as disorder_scales
+from outpace.studies import skip as skip_scales
 from outpace.studies import speculation as speculation_scales
 from outpace.studies.page import page_of
 from outpace.studies.report import Row, Study, print_table, write_rows
@@ -76,6 +77,13 @@ def speculation(quick: Quick = False, out: Out = Path("out"), ticks: Ticks = Non
     """Speculation with checkpoints: throughput and latency by alpha, interval and instances."""
     scale = speculation_scales.QUICK if quick else speculation_scales.WHOLE
     run_study(speculation_scales.speculation_study(scale, ticks), out, quick=quick)
+
+
+@studies.command()
+def skip(quick: Quick = False, out: Out = Path("out")) -> None:
+    """Recovery from a retained log: events replayed and retained, with and without skipping."""
+    scale = skip_scales.QUICK if quick else skip_scales.WHOLE
+    run_study(skip_scales.skip_study(scale), out, quick=quick)
 
 
 def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:

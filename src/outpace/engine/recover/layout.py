@@ -63,6 +63,8 @@ class WindowLayout(Stateful):
                 self._windows = self._windows[:, order]
         if len(closed):
             at = self._find(closed.partition, closed.number)
+            # Snapshots share what was there.
+            self._windows = self._windows.copy()
             self._windows[3, at] = _last_of(events, closed)
             self._windows[5, at] = closed.end_time
             self._windows[6, at] = closed.closed_at
@@ -71,6 +73,8 @@ class WindowLayout(Stateful):
     def drop(self, settled: MatchPlace) -> None:
         """Drop the windows whose last match could not come behind a place."""
         partition, number, _, last, _, _, closed_at = self._windows
+        if not (last != OPEN).any():
+            return
         # What came behind the last event closed the window, or that event did.
         phase = np.where(last < closed_at, CLOSING, COMPLETING)
         ends = np.stack([closed_at, phase, number, partition])

@@ -18,7 +18,7 @@ Paper: Lima et al., sections II and III.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,8 +82,10 @@ class RecoverableOperator(WholeOperator):
             every = spec.query.duplicates or spec.task is None
             self._layout = WindowLayout(keyed=bool(spec.bound.partition_by), every=every)
         self._needed = NeededEvents()
-        #: The places of matches that came out, of live windows or not acknowledged.
+        #: The places of matches that came out, of live windows or not acknowledged, in their order,
+        #: and how many of the first ones are acknowledged.
         self._given: list[Integers] = []
+        self._taken = 0
         #: The last match that was acknowledged, and a place before the first that was not.
         self._acknowledged = self._settled = NOTHING
         #: The number of the first match that a replay gives, where none is known.
@@ -123,17 +125,17 @@ class RecoverableOperator(WholeOperator):
                     f"no match with the number {x}:{y} is to be acknowledged",
                     hint="acknowledge matches by the numbers that they came with",
                 )
-        if len(found):
-            self._acknowledged = max(_place(given, int(found[-1])), self._acknowledged)
+        if len(found) and found[-1] >= self._taken:
+            self._taken = int(found[-1]) + 1
+            self._acknowledged = _place(given, self._taken - 1)
         return self.notice()
 
     def notice(self) -> Savepoint:
         """Return what is needed from now on, whether or not anything was acknowledged since."""
         self.front.check()
         given = self._places()
-        waiting = np.flatnonzero(is_behind(given, max(self._acknowledged, self._settled)))
-        if len(waiting):
-            first = _place(given, int(waiting[0]))
+        if self._taken < given.shape[1]:
+            first = _place(given, self._taken)
             settled = first._replace(partition=first.partition - 1)
         else:
             # Matches that come are made final by later events, or by time.
@@ -215,6 +217,7 @@ class RecoverableOperator(WholeOperator):
         if int(places[0, 0]) <= self._settled.event:
             new = is_behind(places, self._settled)
             self._given.append(places)
+            self._taken += len(new) - int(new.sum())
             return matches if new.all() else matches.take(np.flatnonzero(new))
         self._given.append(places)
         return matches
@@ -229,25 +232,36 @@ class RecoverableOperator(WholeOperator):
 
     def _notice_windows(self, layout: WindowLayout) -> Savepoint:
         layout.drop(self._settled)
-        given = self._places()
-        live = layout.holds(given[3], given[2]) | is_behind(given, self._settled)
-        if not live.all():
-            self._given = [given[:, live]]
+        self._forget(layout.holds)
         matcher = self.instance.matcher
         if isinstance(matcher, WindowMatcher) and matcher.matched:
             self._needed.use(np.concatenate(matcher.matched))
             matcher.matched.clear()
         needed = self._needed
         numbers, partition = needed.numbers, needed.partition
-        chosen = needed.used
+        chosen, keyed = needed.used, bool(self.spec.bound.partition_by)
         if self._use is Use.MATCHED:
             assert isinstance(matcher, WindowMatcher)
-            chosen = chosen | (numbers >= _by_partition(*matcher.undecided(), partition))
+            chosen = chosen | (numbers >= _floors(partition, *matcher.undecided(), keyed=keyed))
         first = layout.first
-        chosen = chosen & (numbers >= _by_partition(np.arange(len(first)), first, partition))
+        floors = _floors(partition, np.arange(len(first)), first, keyed=keyed)
+        chosen = chosen & (numbers >= floors)
         skip = needed.thin(chosen)
-        content = State({}, parts={"front": self.front.state(), "windows": layout.state()})
-        return self._savepoint(self.front.arrived, skip, content.encode())
+        front, windows = self.front.snapshot(), layout.snapshot()
+
+        def make() -> bytes:
+            parts = {"front": front.state(), "windows": windows.state()}
+            return State({}, parts=parts).encode()
+
+        return self._savepoint(self.front.arrived, skip, make)
+
+    def _forget(self, wanted: Callable[[Integers, Integers], Booleans]) -> None:
+        """Forget the places of matches that are acknowledged, but those in windows wanted."""
+        given, taken = self._places(), self._taken
+        live = wanted(given[3, :taken], given[2, :taken])
+        if not live.all():
+            self._given = [np.concatenate([given[:, :taken][:, live], given[:, taken:]], axis=1)]
+            self._taken = int(live.sum())
 
     def _stand(self, savepoint: Savepoint, rows: pa.Table, numbers: Integers) -> Emit:
         """Stand where a savepoint was made, and return the matches that it does not know of."""
@@ -278,14 +292,14 @@ class RecoverableOperator(WholeOperator):
             if self._later is not None and self._later.last <= self._settled:
                 self._base, self._later = self._later, None
             self._later = self._standing(last) if self._later is None else self._later
-        self._given = [given[:, is_behind(given, self._settled)]]
+        self._forget(lambda partition, _: np.zeros(len(partition), np.bool_))
         base, needed = self._base, self._needed
         if base.at > self._told:
             came = np.arange(self._told, base.at)
             needed.add(came, np.zeros_like(came), np.zeros(len(came), np.bool_))
             self._told = base.at
         skip = needed.thin(np.isin(needed.numbers, base.held))
-        return self._savepoint(base.at, skip, base.content)
+        return self._savepoint(base.at, skip, lambda: base.content)
 
     def _standing(self, last: MatchPlace) -> _SearchStanding:
         """Return where searches stand, with the numbers of the rows that they hold."""
@@ -313,7 +327,7 @@ class RecoverableOperator(WholeOperator):
         self._told = savepoint.at
         self._base = _SearchStanding(savepoint.at, savepoint.settled, held, savepoint.content)
 
-    def _savepoint(self, at: int, skip: Integers, content: bytes) -> Savepoint:
+    def _savepoint(self, at: int, skip: Integers, make: Callable[[], bytes]) -> Savepoint:
         """Return a savepoint that needs what is needed now."""
         numbers, given = self._needed.numbers, self._places()
         trim = (int(numbers[0]) if len(numbers) else at) - 1
@@ -322,7 +336,7 @@ class RecoverableOperator(WholeOperator):
         elif self._acknowledged != NOTHING:
             self._seed = self._acknowledged.event, self._acknowledged.window
         skip = skip[skip[:, 0] > trim]
-        return Savepoint(self._identity, self._seed, trim, skip, self._settled, at, content)
+        return Savepoint(self._identity, self._seed, trim, skip, self._settled, at, make)
 
 
 @dataclass(frozen=True)
@@ -363,9 +377,13 @@ def _place(places: Integers, at: int) -> MatchPlace:
     return MatchPlace(*places[:, at].tolist())
 
 
-def _by_partition(partition: Integers, values: Integers, wanted: Integers) -> Integers:
-    """Return the value of each wanted partition; `OPEN` where it has none."""
-    size = max(int(partition.max(initial=0)), int(wanted.max(initial=0))) + 1
-    table = np.full(size, OPEN)
-    table[partition] = values
-    return table[wanted]
+def _floors(
+    partition: Integers, names: Integers, values: Integers, *, keyed: bool
+) -> Integers | int:
+    """Return the value of each event's partition, of those that are named; `OPEN` for others."""
+    if not keyed:
+        return int(values[0]) if len(values) else OPEN
+    table = np.full(max(int(names.max(initial=0)), int(partition.max(initial=0))) + 1, OPEN)
+    table[names] = values
+    floors: Integers = table[partition]
+    return floors

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -64,7 +66,7 @@ def is_behind(places: Integers, last: MatchPlace) -> Booleans:
     return later
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Savepoint:
     """What an operator tells those who retain its events, with or without an acknowledgement.
 
@@ -83,13 +85,13 @@ class Savepoint:
         A place before the first match that was not acknowledged: a replay gives those behind it.
     at
         How many events the operator had taken.
-    content
-        The windows, and counters of the operator, as the bytes of a `State`.
+    make
+        Returns the windows, and counters of the operator, as the bytes of a `State`.
 
     Examples
     --------
     >>> skip = np.array([[2, 3], [5, 9]])
-    >>> savepoint = Savepoint("q", (3, 3), 1, skip, MatchPlace(5, 1, 4), 10, State({}).encode())
+    >>> savepoint = Savepoint("q", (3, 3), 1, skip, MatchPlace(5, 1, 4), 10, State({}).encode)
     >>> again = Savepoint.decode(savepoint.encode())
     >>> again.seed, again.trim, again.skip.tolist()
     ((3, 3), 1, [[2, 3], [5, 9]])
@@ -101,7 +103,12 @@ class Savepoint:
     skip: Integers
     settled: MatchPlace
     at: int
-    content: bytes = field(repr=False)
+    make: Callable[[], bytes] = field(repr=False)
+
+    @cached_property
+    def content(self) -> bytes:
+        """The windows, and counters of the operator; made when they are asked for first."""
+        return self.make()
 
     def drops(self, numbers: Integers) -> Booleans:
         """Say which of some events, by their numbers, it has no more use for."""
@@ -163,7 +170,9 @@ class Savepoint:
             ends = trim + np.cumsum(distances)
             require(len(ends) % 2 == 0 and (distances >= 0).all(), "skip ranges do not rise")
             require(not len(ends) or ends[-1] < at, "events are skipped that have not come")
-            return Savepoint(str(query), seed, trim, ends.reshape(-1, 2), settled, at, content)
+            return Savepoint(
+                str(query), seed, trim, ends.reshape(-1, 2), settled, at, lambda: content
+            )
 
 
 def retained_schema(spec: OperatorSpec) -> pa.Schema:
