@@ -101,9 +101,7 @@ class WholeOperator(Stateful):
     @property
     def changes(self) -> ChangeCounters:
         """What became of matches that may be taken back, since the operator was made."""
-        front = self.front
-        again = {"rollbacks": front.rollbacks, "replayed": front.replayed}
-        return replace(self.back.changes, **again, checkpoints=front.checkpoints)
+        return changes_of(self.front, self.back)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -140,6 +138,16 @@ class WholeOperator(Stateful):
         corrects = {} if self.spec.horizon is None else {"horizon": self.spec.horizon}
         corrects |= {"speculates": True} if self.spec.query.speculates else {}
         return {"windows": self.spec.windows is not None, **corrects}
+
+
+def changes_of(front: Front, back: Back) -> ChangeCounters:
+    """Return what became of matches that may be taken back, as the parts counted it."""
+    return replace(
+        back.changes,
+        rollbacks=front.rollbacks,
+        replayed=front.replayed,
+        checkpoints=front.checkpoints,
+    )
 
 
 def matches_of(instructions: Sequence[Instruction]) -> pa.Table:

@@ -110,6 +110,8 @@ class OperatorMetrics:
         be found again.
     rate_limit
         Events per second that may be read; 0 without rate control.
+    alpha, tentative, confirmed, retracted, rollbacks, replayed
+        Of matches that may be taken back: see `SpeculationCounters`.
     """
 
     events: int = 0
@@ -123,6 +125,12 @@ class OperatorMetrics:
     waiting_matches: int = 0
     remembered_matches: int = 0
     rate_limit: float = 0.0
+    alpha: float = 1.0
+    tentative: int = 0
+    confirmed: int = 0
+    retracted: int = 0
+    rollbacks: int = 0
+    replayed: int = 0
 
     @property
     def duplication(self) -> float:

@@ -36,6 +36,7 @@ from outpace.engine.message import (
     TimerFired,
     TimeTold,
 )
+from outpace.engine.operator import changes_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integer
 from outpace.engine.split.number import in_order
@@ -537,6 +538,12 @@ class Run:
         total.latency, total.longest_wait = front.order.latency, front.order.longest_wait
         total.waiting_matches, total.remembered_matches = back.waiting, back.remembered
         total.rate_limit = self._controller.rate if self._controller is not None else 0.0
+        if isinstance(operator, ParallelOperator):
+            changes = changes_of(operator.front, operator.back)
+            total.alpha = operator.front.intake.order.alpha
+            total.tentative, total.confirmed = changes.tentative, changes.confirmed
+            total.retracted = changes.retracted
+            total.rollbacks, total.replayed = changes.rollbacks, changes.replayed
         self.metrics.sample(seconds)
 
 

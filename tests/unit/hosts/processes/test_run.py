@@ -550,6 +550,9 @@ def test_what_is_late_is_corrected_by_all_instances(
     assert retracted or disorder == op.Speculative(60)  # which goes by the load
     if isinstance(disorder, op.Speculative):
         assert confirmed == expected.num_rows
+    counted = run.metrics.operator
+    assert (counted.retracted, counted.confirmed) == (retracted, confirmed)
+    assert counted.rollbacks or not retracted
 
 
 def test_a_query_without_windows_has_one_for_each_partition() -> None:
