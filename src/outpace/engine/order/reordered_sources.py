@@ -56,7 +56,8 @@ class ReorderedSources(Order):
     and the drift, and all that is here counts by that; what a source is told, and tells, is by its
     own. A drift that is measured anew may put an event before the watermark by no more than the
     error of measuring: then it goes on at the watermark. Where a clock has jumped, such an event is
-    late.
+    late; what waits in the order of its source goes on by the clock as it was, and that order
+    begins anew.
 
     Memory: the events that wait, at most twice. Nobody is refused who is far ahead of the others: a
     host that runs a piece again would be refused again. `wants` tells who is.
@@ -108,6 +109,8 @@ class ReorderedSources(Order):
         #: Events that went on although a silent source had not come so far, and those by source.
         self._unawaited = 0
         self._unawaited_of = dict.fromkeys(self._each, 0)
+        #: What the order of each source begins with, also where its clock was set.
+        self._begins = {name: order.state() for name, order in self._each.items()}
         #: The clocks of sources that were compared with that of reference.
         self._clocks: dict[str, SourceClock] = {}
         self._unit = units_in(self._order.kind)
@@ -228,7 +231,17 @@ class ReorderedSources(Order):
         if name in self._finished:
             return self._released()
         given = []
-        if self._clocks.setdefault(name, SourceClock()).compare(exchange):
+        known = self._clocks.get(name, SourceClock())
+        clock = known.snapshot()
+        changed = clock.compare(exchange)
+        if clock.reading.jumps > known.reading.jumps:
+            # What waits has times of the clock as it was; what comes is in an order of its own.
+            given.append(self._each[name].finish())
+            self._keep(name, given[-1].rows)
+            self._each[name].restore(self._begins[name])
+            self._watermarks[name] = int(NO_TIME)
+        self._clocks[name] = clock
+        if changed:
             # What was sent before is as it is; what comes and lies behind the others is late.
             given.append(self._each[name].tell(self._own_time(name, self._watermark)))
             self._keep(name, given[-1].rows)

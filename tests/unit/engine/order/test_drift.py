@@ -218,6 +218,28 @@ def test_what_lies_behind_after_a_jump_is_late(late, kept):
     assert [one for one in left if one in (5, 6)] == kept
 
 
+@pytest.mark.parametrize("set_by", [-5000, 5000])
+@pytest.mark.parametrize("disorder", [op.InOrder(), op.KSlack("0.0002 s"), op.MPKSlack()])
+def test_events_of_a_clock_that_was_set_keep_their_times_of_reference(disorder, set_by):
+    order, schema = order_of(disorder)
+    order.compare_clocks(exchange(0, 0, source="a"))
+    times = [10_000 + 100 * number for number in range(40)]
+    rows = []
+    for number, time in enumerate(times):
+        if number == 20:
+            order.compare_clocks(exchange(time - set_by, set_by, source="a"))
+            assert order.clock_of("a").jumps == 1
+        own = time - (set_by if number >= 20 else 0)
+        for source, told in (("a", own), ("b", time)):
+            released = order.push(EventsArrived(table(schema, (told, number, number)), source))
+            assert released.late is None
+            rows.append(released.rows)
+    rows.append(order.finish().rows)
+    found = pa.concat_tables(rows)
+    assert found["ts"].cast(pa.int64()).to_pylist() == sorted(2 * times)
+    assert found["id"].to_pylist() == sorted(2 * list(range(40)))
+
+
 def test_a_silent_source_is_told_the_time_by_its_own_clock():
     order, schema = order_of(op.KSlack("0 s", patience="1 s"))
     order.compare_clocks(exchange(0, HOUR, source="b"))
