@@ -42,6 +42,7 @@ from outpace.engine.speculate.history import MatchHistory
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.result import WindowMatches
+from outpace.errors import StateError
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,11 @@ class Back(Stateful):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`; see `Front.state` where late events correct."""
-        assert self._history is None or not any(self._due)
+        if self._history is not None and any(self._due):
+            raise StateError(
+                "answers are due that what came out may be corrected by",
+                hint="save all parts once every delivery is answered, or keep snapshots",
+            )
         numbers = {"arrived": self._arrived, "ended": self._ended}
         sizes = [len(due) for due in self._due]
         promised = {"due": sizes, "horizon": self._horizons, "watermark": self._watermarks}

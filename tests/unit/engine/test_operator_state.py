@@ -413,3 +413,14 @@ def _fails_at(place: int, operator: WholeOperator, stimulus: EventsArrived) -> b
     finally:
         sys.setprofile(None)
     return False
+
+
+def test_a_back_that_may_correct_is_saved_once_all_have_answered() -> None:
+    query = WINDOWS.disorder(op.KSlack(1, late="correct", horizon=9)).instances(2)
+    spec = spec_of(query, disorder=bind_disorder(query, ROWS.schema))
+    front, back = Front(spec), Back(spec)
+    for message in front.step(EventsArrived(ROWS)):
+        if not isinstance(message, SetAside):
+            back.step(message)
+    with pytest.raises(StateError, match="answers are due"):
+        back.state()
