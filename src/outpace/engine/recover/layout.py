@@ -65,7 +65,7 @@ class WindowLayout(Stateful):
             at = self._find(closed.partition, closed.number)
             # Snapshots share what was there.
             self._windows = self._windows.copy()
-            self._windows[3, at] = _last_of(events, closed)
+            self._windows[3, at] = _last_of(events, closed, keyed=self._keyed)
             self._windows[5, at] = closed.end_time
             self._windows[6, at] = closed.closed_at
         return np.concatenate([begun, closed.closed_at])
@@ -186,14 +186,14 @@ def _numbers_of(events: Events, partition: Integers, ordinal: Integers, *, keyed
     return events.arrival[order[at]]
 
 
-def _last_of(events: Events, closed: Windows) -> Integers:
+def _last_of(events: Events, closed: Windows, *, keyed: bool) -> Integers:
     """Return the last event that windows may hold: that which closed them, or the one before."""
     arrival = events.arrival
     at = closed.closed_at - (arrival[0] if len(arrival) else OPEN)
     inside = (at >= 0) & (at < len(arrival))
     own = np.zeros(len(closed), np.bool_)
     place = at[inside]
-    own[inside] = (events.partition[place] == closed.partition[inside]) & (
-        events.ordinal[place] == closed.stop[inside] - 1
-    )
+    own[inside] = events.ordinal[place] == closed.stop[inside] - 1
+    if keyed:
+        own[inside] &= events.partition[place] == closed.partition[inside]
     return np.where(own, closed.closed_at, closed.closed_at - 1)

@@ -75,7 +75,7 @@ class NeededEvents(Stateful):
     Examples
     --------
     >>> needed = NeededEvents()
-    >>> needed.add(np.arange(1, 11), np.zeros(10, np.int64), np.zeros(10, np.bool_))
+    >>> needed.add(np.arange(1, 11))
     >>> needed.use(np.array([1, 4, 10]))
     >>> needed.thin(needed.used).tolist(), needed.numbers.tolist()
     ([[2, 3], [5, 9]], [1, 4, 10])
@@ -86,7 +86,7 @@ class NeededEvents(Stateful):
     def __init__(self) -> None:
         nothing = np.zeros(0, np.int64)
         self._known = nothing, nothing, np.zeros(0, np.bool_)
-        self._added: list[tuple[Integers, Integers, Booleans]] = []
+        self._added: list[tuple[Integers, Integers | None, Booleans | None]] = []
         self._used: list[Integers] = []
 
     @property
@@ -104,14 +104,30 @@ class NeededEvents(Stateful):
         """Whether each event was used."""
         return self._settled()[2]
 
-    def add(self, numbers: Integers, partition: Integers, used: Booleans) -> None:
-        """Add the next events, and say which of them are used."""
-        self._added.append((numbers, partition, used))
+    def add(
+        self, numbers: Integers, partition: Integers | None = None, used: Booleans | None = None
+    ) -> None:
+        """Add the next events, of one partition where none is named; none is used by default."""
+        if len(numbers):
+            self._added.append((numbers, partition, used))
 
     def use(self, numbers: Integers) -> None:
         """Say that events are used; those that are missing do not matter."""
         if len(numbers):
             self._used.append(numbers)
+
+    def trim(self, first: int) -> None:
+        """Forget the events before one."""
+        low = int(np.searchsorted(self._known[0], first))
+        numbers, partition, used = self._known
+        self._known = numbers[low:], partition[low:], used[low:]
+        added = self._added
+        self._added = []
+        for numbers, owner, some in added:
+            low = int(np.searchsorted(numbers, first))
+            if low < len(numbers):
+                owner = None if owner is None else owner[low:]
+                self._added.append((numbers[low:], owner, None if some is None else some[low:]))
 
     def thin(self, needed: Booleans) -> Integers:
         """Keep the events that are needed, and return the others as closed intervals."""
@@ -124,15 +140,19 @@ class NeededEvents(Stateful):
 
     def _settled(self) -> tuple[Integers, Integers, Booleans]:
         if self._added:
-            joined = zip(*[self._known, *self._added], strict=True)
-            numbers, partition, used = (np.concatenate(parts) for parts in joined)
-            self._known, self._added = (numbers, partition, used), []
+            numbers, partition, used = ([part] for part in self._known)
+            for fresh, owner, some in self._added:
+                numbers.append(fresh)
+                partition.append(np.zeros(len(fresh), np.int64) if owner is None else owner)
+                used.append(np.zeros(len(fresh), np.bool_) if some is None else some)
+            self._known = np.concatenate(numbers), np.concatenate(partition), np.concatenate(used)
+            self._added = []
         if self._used:
-            numbers, _, used = self._known
+            known, _, flags = self._known
             said = np.concatenate(self._used)
             self._used = []
-            at = np.searchsorted(numbers, said)
-            inside = at < len(numbers)
-            at, said = at[inside], said[inside]
-            used[at[numbers[at] == said]] = True
+            if len(known):
+                said = said[(said >= known[0]) & (said <= known[-1])]
+                at = np.searchsorted(known, said)
+                flags[at[known[at] == said]] = True
         return self._known

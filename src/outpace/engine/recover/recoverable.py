@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.event import Events
 from outpace.engine.match.bits import with_bits
 from outpace.engine.message import (
     Deliver,
@@ -37,6 +38,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.given import GivenMatches
 from outpace.engine.recover.layout import WindowLayout
 from outpace.engine.recover.needed import NeededEvents, Use, use_of
 from outpace.engine.recover.savepoint import NOTHING, MatchPlace, Savepoint, identity_of, is_behind
@@ -74,18 +76,16 @@ class RecoverableOperator(WholeOperator):
         _check(spec)
         super().__init__(spec, place)
         self._identity = identity_of(spec)
-        self._use = use_of(spec)
+        self._use, self._keyed = use_of(spec), bool(spec.bound.partition_by)
         self._bits = with_bits(spec.task) if self._use is Use.FITTING and spec.task else None
         #: The windows that matches may still come of; None where there are none.
         self._layout: WindowLayout | None = None
         if spec.windows is not None:
             every = spec.query.duplicates or spec.task is None
-            self._layout = WindowLayout(keyed=bool(spec.bound.partition_by), every=every)
+            self._layout = WindowLayout(keyed=self._keyed, every=every)
         self._needed = NeededEvents()
-        #: The places of matches that came out, of live windows or not acknowledged, in their order,
-        #: and how many of the first ones are acknowledged.
-        self._given: list[Integers] = []
-        self._taken = 0
+        #: The matches that came out, of live windows or not acknowledged.
+        self._given = GivenMatches()
         #: The last match that was acknowledged, and a place before the first that was not.
         self._acknowledged = self._settled = NOTHING
         #: The number of the first match that a replay gives, where none is known.
@@ -116,31 +116,26 @@ class RecoverableOperator(WholeOperator):
             The number of the last match that was acknowledged, with all others of that number;
             without it all that came out are.
         """
-        given = self._places()
-        found = np.arange(given.shape[1])
-        if x is not None:
-            found = np.flatnonzero((given[0] == x) & (given[2] == y))
-            if not len(found) and (x, y) > (self._settled.event, self._settled.window):
-                raise DataError(
-                    f"no match with the number {x}:{y} is to be acknowledged",
-                    hint="acknowledge matches by the numbers that they came with",
-                )
-        if len(found) and found[-1] >= self._taken:
-            self._taken = int(found[-1]) + 1
-            self._acknowledged = _place(given, self._taken - 1)
+        place = self._given.last if x is None or y is None else self._given.find(x, y)
+        if place is not None:
+            self._acknowledged = max(place, self._acknowledged)
+        elif x is not None and (x, y) > (self._settled.event, self._settled.window):
+            raise DataError(
+                f"no match with the number {x}:{y} is to be acknowledged",
+                hint="acknowledge matches by the numbers that they came with",
+            )
         return self.notice()
 
     def notice(self) -> Savepoint:
         """Return what is needed from now on, whether or not anything was acknowledged since."""
         self.front.check()
-        given = self._places()
-        if self._taken < given.shape[1]:
-            first = _place(given, self._taken)
+        done = max(self._acknowledged, self._settled)
+        if (first := self._given.after(done)) is not None:
             settled = first._replace(partition=first.partition - 1)
         else:
             # Matches that come are made final by later events, or by time.
             settled = MatchPlace(self.front.arrived - 1, COMPLETING, OPEN, OPEN)
-        self._settled = max(settled, self._acknowledged, self._settled)
+        self._settled = max(settled, done)
         if self._layout is not None:
             return self._notice_windows(self._layout)
         return self._notice_partitions()
@@ -197,55 +192,50 @@ class RecoverableOperator(WholeOperator):
         instructions = super().carry(moves)
         if self._layout is not None:
             for message in (one for one in moves if isinstance(one, Deliver)):
-                events = message.events
-                if len(events.arrival):
-                    self._needed.add(events.arrival, events.partition, self._fits(events.rows))
-                self._needed.use(self._layout.take(events, message.split))
+                self._add(message.events)
+                self._needed.use(self._layout.take(message.events, message.split))
         return instructions
 
-    def _fits(self, rows: pa.Table) -> Booleans:
-        """Say which rows are used whatever comes of them."""
+    def _add(self, events: Events) -> None:
+        """Note events, and which of them are used whatever comes of them."""
+        used: Booleans | None = None
         if self._bits is not None:
-            return self._bits.used(rows)
-        return np.full(rows.num_rows, self._use is Use.EVERY)
+            used = self._bits.used(events.rows)
+        elif self._use is Use.EVERY:
+            used = np.ones(len(events.arrival), np.bool_)
+        self._needed.add(events.arrival, events.partition if self._keyed else None, used)
 
     def _given_now(self, matches: WindowMatches) -> WindowMatches:
-        """Return matches without those that were acknowledged, and note where the others are."""
+        """Return matches without those that are settled, and note where all are."""
         if not len(matches):
             return matches
+        self._given.take(matches)
+        if int(matches.event[0]) > self._settled.event:
+            return matches
         places = np.stack([matches.event, matches.phase, matches.window, matches.partition])
-        if int(places[0, 0]) <= self._settled.event:
-            new = is_behind(places, self._settled)
-            self._given.append(places)
-            self._taken += len(new) - int(new.sum())
-            return matches if new.all() else matches.take(np.flatnonzero(new))
-        self._given.append(places)
-        return matches
-
-    def _places(self) -> Integers:
-        """Return the places of matches that came out, in their order."""
-        if len(self._given) != 1:
-            self._given = [np.concatenate([np.zeros((4, 0), np.int64), *self._given], axis=1)]
-        return self._given[0]
+        new = is_behind(places, self._settled)
+        return matches if new.all() else matches.take(np.flatnonzero(new))
 
     # --- Windows ---------------------------------------------------------------------------------
 
     def _notice_windows(self, layout: WindowLayout) -> Savepoint:
         layout.drop(self._settled)
-        self._forget(layout.holds)
-        matcher = self.instance.matcher
+        first, needed, matcher = layout.first, self._needed, self.instance.matcher
+        floor = int(first.min())
+        self._given.keep(self._settled, floor, layout.holds)
+        needed.trim(floor)
         if isinstance(matcher, WindowMatcher) and matcher.matched:
-            self._needed.use(np.concatenate(matcher.matched))
+            needed.use(np.concatenate(matcher.matched))
             matcher.matched.clear()
-        needed = self._needed
-        numbers, partition = needed.numbers, needed.partition
-        chosen, keyed = needed.used, bool(self.spec.bound.partition_by)
+        numbers, partition, chosen = needed.numbers, needed.partition, needed.used
         if self._use is Use.MATCHED:
             assert isinstance(matcher, WindowMatcher)
-            chosen = chosen | (numbers >= _floors(partition, *matcher.undecided(), keyed=keyed))
-        first = layout.first
-        floors = _floors(partition, np.arange(len(first)), first, keyed=keyed)
-        chosen = chosen & (numbers >= floors)
+            undecided = _floors(partition, *matcher.undecided(), keyed=self._keyed)
+            chosen = chosen | (numbers >= undecided)
+        if self._keyed:
+            chosen = chosen & (
+                numbers >= _floors(partition, np.arange(len(first)), first, keyed=True)
+            )
         skip = needed.thin(chosen)
         front, windows = self.front.snapshot(), layout.snapshot()
 
@@ -254,14 +244,6 @@ class RecoverableOperator(WholeOperator):
             return State({}, parts=parts).encode()
 
         return self._savepoint(self.front.arrived, skip, make)
-
-    def _forget(self, wanted: Callable[[Integers, Integers], Booleans]) -> None:
-        """Forget the places of matches that are acknowledged, but those in windows wanted."""
-        given, taken = self._places(), self._taken
-        live = wanted(given[3, :taken], given[2, :taken])
-        if not live.all():
-            self._given = [np.concatenate([given[:, :taken][:, live], given[:, taken:]], axis=1)]
-            self._taken = int(live.sum())
 
     def _stand(self, savepoint: Savepoint, rows: pa.Table, numbers: Integers) -> Emit:
         """Stand where a savepoint was made, and return the matches that it does not know of."""
@@ -275,8 +257,7 @@ class RecoverableOperator(WholeOperator):
         events = self.front.recall(rows, numbers)
         split = self._layout.split(events, self.front.taken)
         answer = self.instance.step(Deliver(0, events, None, split, savepoint.at))
-        if len(numbers):
-            self._needed.add(numbers, events.partition, self._fits(events.rows))
+        self._add(events)
         self._needed.use(self._layout.borders)
         return Emit(self._given_now(answer.matches), answer.timed_out)
 
@@ -284,19 +265,17 @@ class RecoverableOperator(WholeOperator):
 
     def _notice_partitions(self) -> Savepoint:
         """Return where searches stood when all that had come out is acknowledged now."""
-        given = self._places()
-        last = _place(given, -1) if given.shape[1] else NOTHING
+        last = self._given.last or NOTHING
         if last <= self._settled:
             self._base, self._later = self._standing(last), None
         else:
             if self._later is not None and self._later.last <= self._settled:
                 self._base, self._later = self._later, None
             self._later = self._standing(last) if self._later is None else self._later
-        self._forget(lambda partition, _: np.zeros(len(partition), np.bool_))
+        self._given.keep(self._settled, self._settled.event, None)
         base, needed = self._base, self._needed
         if base.at > self._told:
-            came = np.arange(self._told, base.at)
-            needed.add(came, np.zeros_like(came), np.zeros(len(came), np.bool_))
+            needed.add(np.arange(self._told, base.at))
             self._told = base.at
         skip = needed.thin(np.isin(needed.numbers, base.held))
         return self._savepoint(base.at, skip, lambda: base.content)
@@ -323,18 +302,17 @@ class RecoverableOperator(WholeOperator):
             raise _missing(savepoint.at)
         kept = rows.select(self.spec.kept.names).take(pa.array(at))
         self.instance.restore(State(header, [stops, places, kept]), self.front)
-        self._needed.add(numbers, np.zeros_like(numbers), np.zeros(len(numbers), np.bool_))
+        self._needed.add(numbers)
         self._told = savepoint.at
         self._base = _SearchStanding(savepoint.at, savepoint.settled, held, savepoint.content)
 
     def _savepoint(self, at: int, skip: Integers, make: Callable[[], bytes]) -> Savepoint:
         """Return a savepoint that needs what is needed now."""
-        numbers, given = self._needed.numbers, self._places()
+        numbers = self._needed.numbers
         trim = (int(numbers[0]) if len(numbers) else at) - 1
-        if given.shape[1]:
-            self._seed = int(given[0, 0]), int(given[2, 0])
-        elif self._acknowledged != NOTHING:
-            self._seed = self._acknowledged.event, self._acknowledged.window
+        first = self._given.first or self._acknowledged
+        if first != NOTHING:
+            self._seed = first.event, first.window
         skip = skip[skip[:, 0] > trim]
         return Savepoint(self._identity, self._seed, trim, skip, self._settled, at, make)
 
@@ -371,10 +349,6 @@ def _missing(at: int) -> StateError:
         f"events that the savepoint at {at} needs were not retained",
         hint="retain all events but those that a savepoint has no use for",
     )
-
-
-def _place(places: Integers, at: int) -> MatchPlace:
-    return MatchPlace(*places[:, at].tolist())
 
 
 def _floors(

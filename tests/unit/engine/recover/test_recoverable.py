@@ -149,7 +149,7 @@ def test_figure_8_numbers_are_what_they_were() -> None:
     rest = numbers(again.rebuild(savepoint, rows, kept).matches)
     # Of 3:3, 4:3, 4:4, 5:3 ... those up to 5:4 are acknowledged.
     assert rest == given[13:]
-    seen = np.concatenate(again._given, axis=1)
+    seen = np.concatenate([np.stack(part) for part in again._given._parts], axis=1)
     replayed = [f"{x + 1}:{y + 1}" for x, y in zip(seen[0], seen[2], strict=True)]
     assert replayed[:5] == ["3:3", "4:3", "4:4", "5:3", "5:4"]
     assert fed(again, "hi") == fed(operator, "hi")

@@ -1,0 +1,108 @@
+"""The places of matches that came out: of those that wait for an acknowledgement, or are live.
+
+A live match is one of a window that a replay opens, so that it gives the match again. What comes
+out is in one order, so places are found by halving, and what is added costs nothing.
+
+Memory: four integers for each match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.recover.savepoint import MatchPlace, is_behind
+from outpace.engine.snapshot import Stateful
+from outpace.engine.window_match.result import WindowMatches
+
+
+class GivenMatches(Stateful):
+    """Places of matches, in their order.
+
+    Examples
+    --------
+    >>> given = GivenMatches()
+    >>> given.add(np.array([[3, 3, 5], [1, 1, 1], [0, 1, 1], [0, 0, 0]]))
+    >>> given.find(3, 1), given.after(MatchPlace(3, 1, 1))
+    (MatchPlace(event=3, phase=1, window=1, partition=0),
+     MatchPlace(event=5, phase=1, window=1, partition=0))
+    """
+
+    CHANGED = ("_parts",)
+
+    def __init__(self) -> None:
+        #: Rows are what `MatchPlace` has, columns are matches.
+        self._parts: list[tuple[Integers, ...] | Integers] = []
+
+    @property
+    def first(self) -> MatchPlace | None:
+        """The first place; None where there is none."""
+        return _place(self._parts[0], 0) if self._parts else None
+
+    @property
+    def last(self) -> MatchPlace | None:
+        """The last place; None where there is none."""
+        return _place(self._parts[-1], -1) if self._parts else None
+
+    def take(self, matches: WindowMatches) -> None:
+        """Add matches that came out."""
+        self.add((matches.event, matches.phase, matches.window, matches.partition))
+
+    def add(self, places: tuple[Integers, ...] | Integers) -> None:
+        """Add places behind all others; some may be there already."""
+        self._parts.append(places)
+
+    def find(self, x: int, y: int) -> MatchPlace | None:
+        """Return the last place of a number; None where it is not known."""
+        for part, low, high in self._at(x):
+            own = np.flatnonzero(part[2][low:high] == y)
+            if len(own):
+                return _place(part, low + int(own[-1]))
+        return None
+
+    def after(self, place: MatchPlace) -> MatchPlace | None:
+        """Return the first place behind one; None where there is none."""
+        for part, low, high in self._at(place.event):
+            same = np.stack([values[low:high] for values in part])
+            behind = np.flatnonzero(is_behind(same, place))
+            if len(behind):
+                return _place(part, low + int(behind[0]))
+            if high < len(part[0]):
+                return _place(part, high)
+        return None
+
+    def keep(
+        self,
+        settled: MatchPlace,
+        floor: int,
+        is_live: Callable[[Integers, Integers], Booleans] | None,
+    ) -> None:
+        """Forget the matches up to a place, but for those in live windows.
+
+        These have no event before a floor. Windows are asked for by partition and number.
+        """
+        least = min(floor, settled.event)
+        tails = [np.zeros((4, 0), np.int64)]
+        for part in self._parts:
+            low = int(np.searchsorted(part[0], least))
+            if low < len(part[0]):
+                tails.append(np.stack([values[low:] for values in part]))
+        places = np.concatenate(tails, axis=1)
+        wanted = is_behind(places, settled)
+        if is_live is not None:
+            wanted |= is_live(places[3], places[2])
+        places = places[:, wanted]
+        self._parts = [places] if places.shape[1] else []
+
+    def _at(self, event: int) -> Iterator[tuple[tuple[Integers, ...] | Integers, int, int]]:
+        """Yield the parts that reach up to an event, and where they have those of it."""
+        for part in self._parts:
+            if len(part[0]) and part[0][-1] >= event:
+                low, high = np.searchsorted(part[0], (event, event + 1))
+                yield part, int(low), int(high)
+
+
+def _place(part: tuple[Integers, ...] | Integers, at: int) -> MatchPlace:
+    return MatchPlace(*(int(values[at]) for values in part))
