@@ -87,6 +87,8 @@ class WindowLayout(Stateful):
     @property
     def first(self) -> Integers:
         """For each partition the first event that a window has; `OPEN` where there is none."""
+        if not self._keyed:
+            return np.array([self._windows[2].min(initial=OPEN)])
         return self._first_of(np.ones(len(self), np.bool_))
 
     def holds(self, partition: Integers, number: Integers) -> Booleans:

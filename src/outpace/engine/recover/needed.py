@@ -132,7 +132,9 @@ class NeededEvents(Stateful):
     def thin(self, needed: Booleans) -> Integers:
         """Keep the events that are needed, and return the others as closed intervals."""
         numbers, partition, used = self._settled()
-        edges = np.flatnonzero(np.diff(needed.astype(np.int8), prepend=1, append=1))
+        bounded = np.ones(len(needed) + 2, np.bool_)
+        bounded[1:-1] = needed
+        edges = np.flatnonzero(bounded[1:] != bounded[:-1])
         ranges = np.stack([numbers[edges[::2]], numbers[edges[1::2] - 1]], axis=1)
         if len(ranges):
             self._known = numbers[needed], partition[needed], used[needed]

@@ -159,6 +159,8 @@ class WindowMatcher(Stateful):
             return self._nothing.partition, self._nothing.arrival
         assert self._strategy is not None
         held = self._strategy.held
+        if not self.task.bound.partition_by:
+            return held.partition[:1], held.arrival[:1]
         begin = np.flatnonzero(np.diff(held.partition, prepend=-1))
         return held.partition[begin], held.arrival[begin]
 
