@@ -71,8 +71,8 @@ _HERE: Final = (
 
 
 _FIXED: Final = (
-    "Best of three. Events are matched in blocks, so that most of the time is what it takes to make "
-    "an operator, whatever it replays."
+    "Best of three. Events are matched in blocks, so that most of the time is what it takes to "
+    "make an operator, whatever it replays."
 )
 
 
