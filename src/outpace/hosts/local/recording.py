@@ -53,7 +53,7 @@ from outpace.ingest.log.segment import SegmentReader
 from outpace.ingest.log.segment_writer import write_all
 from outpace.pattern.argument import a_path
 
-VERSION: Final = 1
+VERSION: Final = 2
 _FORMAT: Final = "outpace.recording"
 _ABOUT: Final = "recording.json"
 _STEPS: Final = "steps"

@@ -595,7 +595,7 @@ def test_foreign_folders_are_refused(recorded: Path, tmp_path: Path) -> None:
         op.replay(tmp_path / "log")
     shutil.copytree(recorded, tmp_path / "copy")
     about = tmp_path / "copy" / "recording.json"
-    about.write_text(about.read_text().replace('"version": 1', '"version": 7'))
+    about.write_text(about.read_text().replace('"version": 2', '"version": 7'))
     with pytest.raises(op.DataError, match="version 7"):
         op.replay(tmp_path / "copy")
     shutil.rmtree(tmp_path / "copy")
