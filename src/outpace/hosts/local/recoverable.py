@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.message import EventsArrived, Instruction, Stimulus, TimeTold
+from outpace.engine.message import DeliveryFailed, EventsArrived, Instruction, Stimulus, TimeTold
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
@@ -118,6 +118,15 @@ class RecoverableStream(StreamMatcher):
 
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
         given = super()._instructions(stimulus)
+        try:
+            self._retain(stimulus)
+        except BaseException:
+            # The operator has taken what nobody could give it again.
+            self._recoverable.front.step(DeliveryFailed())
+            raise
+        return given
+
+    def _retain(self, stimulus: Stimulus) -> None:
         if isinstance(stimulus, EventsArrived):
             assert self.log.schema is not None
             self.log.append(stimulus.rows.select(self.log.schema.names))
@@ -127,7 +136,6 @@ class RecoverableStream(StreamMatcher):
         if self._since >= NOTICE_EVENTS:
             self.log.thin(self._recoverable.notice())
             self._since = 0
-        return given
 
     def _replay(self) -> None:
         """Go on from what is retained."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import outpace as op
 from outpace.hosts.local import recoverable
+from outpace.ingest.log.segment_writer import SegmentWriter
 
 CHAIN = (
     op.Query("q")
@@ -80,6 +82,31 @@ def test_a_full_log_refuses_a_push_until_matches_are_acknowledged() -> None:
     whole.push(rows(0, 25))
     # Nothing of what was refused was taken.
     assert stream.push(rows(25, 15)).to_pylist() == whole.push(rows(25, 15)).to_pylist()
+
+
+def test_a_push_that_could_not_be_retained_is_pushed_again_after_a_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = op.recover.RetainedLog(tmp_path / "log")
+    stream = op.open(WINDOWS, recovery="replay", log=log)
+    stream.push(rows(0, 20))
+    stream.acknowledge()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentWriter, "write", full)
+        with pytest.raises(op.DataError, match="no space"):
+            stream.push(rows(20, 20))
+    # The stream is ahead of its log, so it goes on from there.
+    with pytest.raises(op.DataError, match="an earlier push failed"):
+        stream.push(rows(20, 20))
+    log.close()
+    again = op.resume(WINDOWS, op.recover.RetainedLog(tmp_path / "log"))
+    whole = op.open(WINDOWS)
+    whole.push(rows(0, 20))
+    assert again.push(rows(20, 20)).to_pylist() == whole.push(rows(20, 20)).to_pylist()
 
 
 def test_rows_that_are_refused_are_not_retained() -> None:
