@@ -21,6 +21,8 @@ from outpace.engine.recover.recoverable import RecoverableOperator
 from outpace.engine.recover.savepoint import Savepoint
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
+from outpace.ingest.retained import RetainedLog
+from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import KSlack
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows, TimeWindows, WindowSpec
@@ -247,8 +249,6 @@ def test_matches_that_did_not_come_are_not_acknowledged() -> None:
 
 def test_events_out_of_order_are_refused() -> None:
     spec = sequence("ab", CountWindows(6, 3))
-    from outpace.pattern.bind.disorder import bind_disorder
-
     query = spec.query.disorder(KSlack(3))
     with pytest.raises(UnsupportedError, match="in order"):
         RecoverableOperator(OperatorSpec(query, LETTERS, disorder=bind_disorder(query, LETTERS)))
@@ -262,26 +262,9 @@ SCHEMA = pa.schema(
 )
 
 
-class Upstream:
-    """What retains the events, and the last savepoint as bytes."""
-
-    def __init__(self, events: pa.Table, operator: RecoverableOperator) -> None:
-        self.events = events
-        self.numbers = np.zeros(0, np.int64)
-        self.saved = operator.notice().encode()
-
-    def append(self, first: int, size: int) -> None:
-        self.numbers = np.append(self.numbers, np.arange(first, first + size))
-
-    def take(self, savepoint: Savepoint) -> None:
-        self.numbers = self.numbers[~savepoint.drops(self.numbers)]
-        self.saved = savepoint.encode()
-
-    def recover(self, spec: OperatorSpec) -> tuple[RecoverableOperator, WindowMatches]:
-        operator = RecoverableOperator(spec)
-        rows = self.events.take(pa.array(self.numbers))
-        savepoint = Savepoint.decode(self.saved)
-        return operator, operator.rebuild(savepoint, rows, self.numbers).matches
+def sent(savepoint: Savepoint) -> Savepoint:
+    """Return a savepoint as another process gets it."""
+    return Savepoint.decode(savepoint.encode())
 
 
 class Downstream:
@@ -344,20 +327,23 @@ def test_whatever_is_lost_the_rest_comes_out_once(seed: int) -> None:
     expected = [
         row for step in steps for row in emit_of(whole.step(step)).matches.table.to_pylist()
     ]
-    operator, below = RecoverableOperator(spec), Downstream()
-    above, acknowledged = Upstream(events, operator), 0
+    operator, below, acknowledged = RecoverableOperator(spec), Downstream(), 0
+    above = RetainedLog()
+    above.begin(SCHEMA)
+    above.thin(operator.notice())
     for first, size in pieces(random, events.num_rows):
-        above.append(first, size)
+        above.append(events.slice(first, size))
         below.take(emit_of(operator.step(EventsArrived(events.slice(first, size)))).matches)
         if random.random() < 0.5 and acknowledged < len(below.places):
             acknowledged = random.randrange(acknowledged, len(below.places))
             x, _, y, _ = below.places[acknowledged]
-            above.take(operator.save(x, y))
+            above.thin(sent(operator.save(x, y)))
         elif random.random() < 0.3:
-            above.take(operator.notice())
+            above.thin(sent(operator.notice()))
         if random.random() < 0.3:
-            operator, again = above.recover(spec)
-            below.take(again)
+            operator = RecoverableOperator(spec)
+            assert above.savepoint is not None
+            below.take(operator.rebuild(above.savepoint, *above.events()).matches)
     below.take(emit_of(operator.step(SourceEnded())).matches)
     assert below.rows == expected
 
