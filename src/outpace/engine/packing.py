@@ -183,7 +183,8 @@ class Packing:
         times = table.column(self.disorder.time)
         missing = np.zeros(table.num_rows, np.bool_)
         clocks = self._clocked(table)
-        if self._divided:
+        if self._divided or self.drop:
+            # Rows that no step can use send their times alone, so these are looked at here.
             missing = invalid_times(times) & ~clocks
         half = clocks.copy()
         if clocks.any():

@@ -9,7 +9,7 @@ from outpace.engine.codec.table import read_table
 from outpace.engine.stage import WholeStage, restore_stage, run_step, save_stage
 from outpace.errors import StateError
 from outpace.hosts.background import Compilable
-from outpace.pattern.disorder import LDOP, InOrder, KSlack, Punctuation
+from outpace.pattern.disorder import LDOP, InOrder, KSlack, Punctuation, Quantile
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows
@@ -123,3 +123,14 @@ def test_events_that_no_step_can_use_are_late_by_their_own_times():
         ]
         late.append(sum(counters.late for counters in chain.run(cells).counters[0]))
     assert late == [0, 0, 1]
+
+
+def test_events_without_a_time_are_set_aside_though_no_step_can_use_them():
+    schema = pa.schema({"ts": pa.int64(), "type": pa.string()})
+    query = Query("q").order_by("ts").pattern("A").define(A="type = 'a'").measures(at="A.ts")
+    query = query.disorder(Quantile(0.9, invalid="quarantine", at_most=5))
+    plan = plan_stream(query, schema, 1)
+    assert plan.packing.drop
+    cells = plan.packing.pack(pa.table({"ts": [1, None], "type": ["a", "x"]}, schema=schema))
+    (invalid,) = [cell.block for cell in cells if cell.kind is CellKind.INVALID]
+    assert read_table(invalid)["type"].to_pylist() == ["x"]
