@@ -117,8 +117,9 @@ class StageSpec:
     @property
     def measured(self) -> bool:
         """Whether its instance wants to know what its steps take."""
-        operator = self.operator
-        return operator.speculates if isinstance(operator, GroupSpec) else operator.query.speculates
+        if isinstance(self.operator, GroupSpec):
+            return self.operator.speculates
+        return self.part is StagePart.WHOLE and self.operator.query.speculates
 
     def make(self, number: int = 0) -> Stage:
         """Return a new instance, of a number."""
@@ -248,7 +249,7 @@ class FrontStage:
     def step(self, cells: Sequence[Cell], now: int = NO_TIME) -> list[Cell]:
         """Take the events of a batch, in any order."""
         arriving, before = self._arriving, self.part.arrived
-        again = self.part.rollbacks, self.part.replayed
+        again = self.part.rollbacks, self.part.replayed, self.part.checkpoints
         late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
         messages = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(messages)
@@ -256,6 +257,8 @@ class FrontStage:
             arriving.counters(stimuli, aside, late, before),
             rollbacks=self.part.rollbacks - again[0],
             replayed=self.part.replayed - again[1],
+            checkpoints=self.part.checkpoints - again[2],
+            early=round(1e6 * (1 - self.part.intake.order.alpha)),
         )
         # How far time has come counts after the last delivery of a batch alone.
         routed = [one for one in messages if isinstance(one, Routed)][-1]

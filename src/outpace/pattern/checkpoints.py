@@ -22,8 +22,8 @@ class CheckpointWork:
     ----------
     since, coming
         How many events went on since the last checkpoint, and how many go on now, all at once
-        where no checkpoint cuts them. None where a piece has ended, and the next is not known: a
-        checkpoint cuts nothing there.
+        where no checkpoint cuts them. None go on where a piece has ended, and the next is not
+        known: a checkpoint cuts nothing there.
     certain
         Of all these, how many nothing came before any more when they went on; they are the first of
         them. Nobody goes back there.

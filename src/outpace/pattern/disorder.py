@@ -107,6 +107,8 @@ class Disorder:
     divisible: ClassVar[bool] = False
     #: Whether events that no step of the pattern can use are dropped before they would wait.
     filters: ClassVar[bool] = False
+    #: Settings that change no result, so that a saved stream goes on with others.
+    immaterial: ClassVar[frozenset[str]] = frozenset()
 
     late: Late | str = field(default=Late.DROP, kw_only=True, metadata=setting(Choice(Late)))
     invalid: Invalid | str = field(
@@ -468,6 +470,7 @@ class Speculative(Disorder):
     horizon=None, patience=None, slack=datetime.timedelta(seconds=2))
     """
 
+    immaterial: ClassVar[frozenset[str]] = frozenset({"checkpoints"})
     described = "an event waits for a part of what {slack} says, and later ones correct it"
 
     slack: Disorder | Duration | str = field(

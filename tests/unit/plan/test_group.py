@@ -17,6 +17,7 @@ import outpace as op
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import CellKind, Counters
 from outpace.engine.codec.table import read_table
+from outpace.engine.message import HostLoad
 from outpace.engine.stage import restore_stage, run_step, save_stage
 from outpace.pattern.disorder import Late
 from outpace.plan.stream import StreamPlan, plan_group, plan_stream
@@ -121,7 +122,8 @@ def changed(plan: StreamPlan, seed: int) -> list[tuple[list[dict[str, object]], 
         cells = plan.packing.pack(piece.append_column("seq", pa.array(numbers)))
         cells = [cell for cell in cells if cell.kind is CellKind.EVENTS]
         busy = random.choice([None, 0.1, 0.8, 0.95])
-        found = run_step(stage, cells, 0, 1, now if spec.clocked else int(NO_TIME), busy)
+        load = None if busy is None else HostLoad(busy, busy / 100)
+        found = run_step(stage, cells, 0, 1, now if spec.clocked else int(NO_TIME), load)
         tables = [read_table(cell.block) for cell in found if cell.kind is CellKind.MATCHES]
         told.append(([row for table in tables for row in table.to_pylist()], stage.counters))
         state = save_stage(spec, stage)
@@ -136,7 +138,7 @@ def test_a_query_that_takes_matches_back_is_in_a_group_what_it_is_alone(
 ) -> None:
     query, schema = CHANGING[name], SCHEMA.append(pa.field("seq", pa.int64()))
     alone, group = plan_stream(query, schema, 1), plan_group(op.group(query), schema, 1)
-    assert group.stages[0].follows_load == (name == "by load")
+    assert group.stages[0].measured == query.speculates
     for (rows, one), (both, two) in zip(changed(alone, seed), changed(group, seed), strict=True):
         assert both == [{"query": query.name} | row for row in rows]
         assert two == one

@@ -147,12 +147,12 @@ class BoundDisorder:
 
     @property
     def given(self) -> str:
-        """The kind, and all settings that are not as they would be without a word."""
+        """The kind, and all settings of the result that are not as they would be without a word."""
         value = self.value
         settings = {
             one.name: getattr(value, one.name)
             for one in settings_of(type(value))
-            if getattr(value, one.name) != one.default
+            if one.name not in value.immaterial and getattr(value, one.name) != one.default
         }
         texts = [f"{name} {setting_text(one)}" for name, one in settings.items()]
         return f"{type(value).__name__}({', '.join(texts)})"

@@ -431,3 +431,11 @@ def test_a_run_with_a_model_in_python_is_recorded(tmp_path: Path) -> None:
     for ts in (1, 3, 2, 8):
         stream.push(rows((ts, ts)))
     assert len(list(op.replay(tmp_path / "run", query=query))) == 4
+
+
+def test_a_saved_stream_goes_on_with_other_checkpoints() -> None:
+    stream = op.open(rises(checkpoints=3))
+    stream.push(rows((1, 1), (3, 3), (4, 4)))
+    again = op.resume(rises(checkpoints=op.checkpoints.Adaptive()), stream.state())
+    for late in ((2, 2), (30, 1)):
+        assert again.push(rows(late)).equals(stream.push(rows(late)))
