@@ -491,7 +491,8 @@ class Speculative(Disorder):
     )
 
     def __post_init__(self) -> None:
-        if self.late in (Late.PASS.value, Late.CORRECT.value) or self.horizon is not None:
+        refused = (Late.PASS, Late.CORRECT)
+        if self.late in (*refused, *(one.value for one in refused)) or self.horizon is not None:
             asked = "horizon" if self.horizon is not None else f'late="{Late(self.late).value}"'
             raise BindError(
                 f"{asked} is not for op.Speculative: late is what comes after more than K",

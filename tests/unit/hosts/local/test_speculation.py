@@ -18,6 +18,7 @@ import outpace as op
 from outpace.engine.message import EventsArrived, HostLoad
 from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.checkpoints import CheckpointModel, CheckpointWork
+from outpace.pattern.disorder import Late
 
 SLACKS = st.sampled_from(
     [
@@ -185,6 +186,10 @@ def rises(**settings: Any) -> op.Query:
     return query.disorder(op.Speculative(10, **settings))
 
 
+def in_sql(disorder: str) -> op.Query:
+    return op.Query.from_sql(f"ORDER BY ts PATTERN (A) DISORDER {disorder}")
+
+
 def rows(*values: tuple[int, int]) -> pa.Table:
     return pa.table({"ts": [ts for ts, _ in values], "v": [v for _, v in values]})
 
@@ -264,6 +269,9 @@ def test_alpha_follows_the_load_in_a_group(monkeypatch: pytest.MonkeyPatch) -> N
         (lambda: op.Speculative(3, target=(0.9, 0.1)), "begins with the lower number"),
         (lambda: op.Speculative(3, target=1), "target is two numbers"),
         (lambda: op.Speculative(3, late="pass"), "is not for op.Speculative"),
+        (lambda: op.Speculative(3, late=Late.PASS), "is not for op.Speculative"),
+        (lambda: in_sql("SPECULATIVE SLACK 3 LATE PASS"), 'late="pass" is not for op.Speculative'),
+        (lambda: in_sql("SPECULATIVE LATE CORRECT"), 'late="correct" is not for op.Speculative'),
     ],
 )
 def test_settings_that_say_nothing_are_refused(make: object, message: str) -> None:
