@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from outpace.errors import BindError
-from outpace.pattern.argument import an_instance
+from outpace.pattern.argument import an_instance, plain
 from outpace.pattern.checkpoints import CheckpointModel, Every, LeastWork
 from outpace.pattern.setting import (
     Choice,
@@ -420,6 +420,7 @@ def _slack(value: Any, name: str) -> Disorder:
 
 def _model(value: Any, name: str) -> CheckpointModel:
     """Return a model of checkpoints; a number is that of the events between them."""
+    value = plain(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return Every(value)
     hint = "write a number of events, or op.checkpoints.LeastWork()"

@@ -27,7 +27,7 @@ from outpace.engine.snapshot import Stateful
 from outpace.engine.speculate.work import WorkEstimate
 from outpace.engine.state import NATURAL, State, integer, require, typed
 from outpace.errors import DataError
-from outpace.pattern.argument import shown
+from outpace.pattern.argument import plain, shown
 from outpace.pattern.checkpoints import CheckpointModel, CheckpointWork, LeastWork
 
 Mark = TypeVar("Mark")
@@ -145,7 +145,7 @@ class RetainedEvents(Stateful, Generic[Mark]):
         known = CheckpointWork(
             since, coming, sure, self._size, *work.costs, work.apart, work.missed, used
         )
-        interval = self._model.interval(known)
+        interval = plain(self._model.interval(known))
         if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
             raise DataError(
                 f"{type(self._model).__name__}.interval returned {shown(interval)}, which is no "

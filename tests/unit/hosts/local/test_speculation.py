@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -142,6 +143,17 @@ def test_a_model_that_says_no_number_is_named() -> None:
     stream = op.open(rises(alpha=0, checkpoints=Wrong()))
     with pytest.raises(DataError, match=r"Wrong.interval returned 0, which is no number of events"):
         stream.push(rows((1, 1), (2, 2)))
+
+
+def test_a_number_of_numpy_is_one() -> None:
+    class Counted(CheckpointModel):
+        def interval(self, work: CheckpointWork) -> int:
+            return np.int64(2)
+
+    assert op.Speculative(5, checkpoints=np.int64(2)) == op.Speculative(5, checkpoints=2)
+    stream = op.open(rises(alpha=0, checkpoints=Counted()))
+    stream.push(rows((1, 1), (2, 2), (3, 3), (4, 4)))
+    assert stream.speculation.checkpoints == 2
 
 
 def test_another_model_does_not_go_on_from_a_saved_state() -> None:
