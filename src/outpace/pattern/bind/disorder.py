@@ -251,6 +251,15 @@ def _bound(setting: Setting, value: Any, time: str, schema: pa.Schema) -> Any:
                 where="disorder",
                 hint=f"add the column, or leave out {setting.name}",
             )
+        case SourceName():
+            kind = types.value_type(schema.field(SOURCE).type)
+            if pa.types.is_nested(kind) or types.is_binary(kind):
+                raise BindError(
+                    f"{setting.name} names the source '{value}', but the column '{SOURCE}' is a "
+                    f"{type_name(kind)}, which is no name",
+                    where="disorder",
+                    hint="let it be text or a number",
+                )
     return value
 
 

@@ -445,6 +445,13 @@ def test_a_clock_needs_a_column_of_sources() -> None:
         stream.push(rows((1, 1)))
 
 
+@pytest.mark.parametrize("sources", [[b"\xff"], [["a"]], [{"name": "a"}]])
+def test_a_column_of_sources_holds_names(sources: list[Any]) -> None:
+    stream = op.open(rises(alpha=0, clock="a"))
+    with pytest.raises(BindError, match=r"the column 'source' is a .*, which is no name"):
+        stream.push(pa.table({"ts": [1], "v": [1], "source": sources}))
+
+
 def test_a_run_with_a_model_in_python_is_recorded(tmp_path: Path) -> None:
     query = rises(alpha=0, checkpoints=WithKept())
     stream = op.open(query, record=tmp_path / "run")
