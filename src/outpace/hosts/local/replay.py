@@ -398,7 +398,8 @@ class Replay(Iterator[ReplayedStep]):
     def _step(self, frame: LogFrame, stimulus: Stimulus, recorded: Recorded | None) -> ReplayedStep:
         self._calls.clear()
         stream = self.stream
-        instructions: list[Instruction] | Instructions = []
+        grouped = isinstance(self.query, QueryGroup)
+        instructions: list[Instruction] | Instructions = {} if grouped else []
         error: Exception | None = None
         same: bool | None = None
         skipped = recorded is not None and recorded.ending is Ending.INTERRUPTED

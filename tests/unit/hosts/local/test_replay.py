@@ -733,3 +733,15 @@ def test_a_step_of_a_group_has_the_longest_slack_and_says_why_it_is_not_explaine
     assert told == "steps of a group are not explained: record one query by itself"
     (step,) = op.replay(folder)
     assert step.state.slack == 5
+
+
+def test_a_refused_step_of_a_group_gives_nothing_by_names(tmp_path: Path) -> None:
+    query = op.Query("q").order_by("ts").pattern("A").measures(at="A.ts").disorder(op.KSlack(5))
+    stream = op.open(op.group(query), record=tmp_path / "run")
+    stream.push({"ts": [1]})
+    with pytest.raises(op.DataError):
+        stream.push(pa.table({"ts": pa.array([None], pa.int64())}))
+    taken, refused = op.replay(tmp_path / "run")
+    assert list(taken.matches) == ["q"]
+    assert refused.error is not None
+    assert refused.matches == refused.late == {}
