@@ -100,7 +100,7 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         if isinstance(query.windows, TimeWindows):
             window = _span(query, query.windows.size, schema, order_by, "time windows")
         uncertainty = bind_uncertainty(query, schema, predicates, measures, span, within, window)
-    if query.drift is not None:
+    if query.drift is not None and not query.speculates:  # which is refused below
         check_drift(query, predicates, measures)
     expressions = [
         *(p.expression for p in predicates if p.expression is not None),

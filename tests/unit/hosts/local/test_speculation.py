@@ -297,6 +297,8 @@ def test_what_cannot_be_speculated_on_is_refused() -> None:
         op.open(rises().measures(confirmed="A.v")).push(rows((1, 1)))
     with pytest.raises(op.OutpaceError, match="column 'match_id' already"):
         op.open(rises().measures(match_id="A.v")).push(rows((1, 1)))
+    with pytest.raises(op.OutpaceError, match="the id of a match is the same in every window"):
+        op.open(rises().over(op.windows.time(5), drift=2)).push(rows((1, 1)))
     named = rises(alpha=0).measures(Match_ID=op.match_id())
     assert op.match(rows((1, 1), (2, 2)), named).column_names[2:] == [
         "match_id",
