@@ -288,6 +288,11 @@ class Front(Stateful):
         return (0.0, 0.0) if self._retained is None else self._retained.work.costs
 
     @property
+    def ended(self) -> bool:
+        """Whether the input has ended."""
+        return self._ended
+
+    @property
     def has_lost(self) -> bool:
         """Whether events that were taken are lost."""
         return self._lost

@@ -77,8 +77,8 @@ class RetainedLog:
         self._rows: list[pa.Table] = []
         self._log: Log | None = None
         self._writer: Writer | None = None
-        #: The times that were told since the last savepoint, behind how many events.
-        self._told: list[tuple[int, int]] = []
+        #: The times that were told since the last savepoint, behind how many events, in which turn.
+        self._told: list[tuple[int, int, int | None]] = []
         #: What the stream needs; None before it has said so.
         self.savepoint: Savepoint | None = None
         #: How many events have come, and their columns; None before these are known.
@@ -97,9 +97,12 @@ class RetainedLog:
         return f"retained log {where}: {len(self):,} of {self.came:,} events"
 
     @property
-    def told(self) -> list[tuple[int, int]]:
-        """The times that were told since the last savepoint: behind how many events, and which."""
-        return [*self._told]
+    def told(self) -> list[tuple[int, int | None]]:
+        """The times that were told since the last savepoint, behind how many events.
+
+        None is the end of the input.
+        """
+        return [(came, time) for came, _, time in self._told]
 
     def has_room(self, events: int) -> bool:
         """Say whether so many more events can be retained."""
@@ -140,11 +143,18 @@ class RetainedLog:
         self.came = added.stop
         return added
 
-    def tell(self, time: int) -> None:
-        """Retain that a time was told."""
-        self._told.append((self.came, time))
-        if self._log is not None:
-            self._replace(_TOLD, State({"told": [list(one) for one in self._told]}).encode())
+    def tell(self, time: int | None, turn: int) -> None:
+        """Retain that a time was told, or that the input ended: None.
+
+        In the turn of a stream, see `MatchPlace`, no match came of what was told before behind the
+        same event, so that the last time says it all.
+        """
+        told = self.came, turn, time
+        if time is not None and self._told and self._told[-1][:2] == told[:2]:
+            last = self._told.pop()[2]
+            told = self.came, turn, time if last is None else max(time, last)
+        self._told.append(told)
+        self._write_told()
 
     def thin(self, savepoint: Savepoint) -> None:
         """Drop the events that a savepoint has no use for, and remember it."""
@@ -153,9 +163,12 @@ class RetainedLog:
             rows = pa.concat_tables(self._rows).filter(pa.array(keep))
             self._rows = [rows.combine_chunks()]
         self._numbers = self._numbers[keep]
-        self._told = [one for one in self._told if one[0] >= savepoint.at]
+        told = [one for one in self._told if one[0] >= savepoint.at and one[1] >= savepoint.turn]
         self.savepoint = savepoint
         self._write_savepoint()
+        if len(told) < len(self._told):
+            self._told = told
+            self._write_told()
         if self._log is not None:
             self._log.trim(savepoint.trim + 1)
 
@@ -175,6 +188,10 @@ class RetainedLog:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+    def _write_told(self) -> None:
+        if self._log is not None:
+            self._replace(_TOLD, State({"told": [list(one) for one in self._told]}).encode())
 
     def _write_savepoint(self) -> None:
         """Put the savepoint into the folder, with all that is skipped of the events there."""
@@ -214,9 +231,12 @@ class RetainedLog:
             first = max(first, self.savepoint.trim + 1)
         if (path / _TOLD).exists():
             with reading():
-                for at, time in State.decode((path / _TOLD).read_bytes()).numbers["told"]:
-                    pair = {"at": at, "time": time}
-                    self._told.append((integer(pair, "at", NATURAL), integer(pair, "time")))
+                for one in State.decode((path / _TOLD).read_bytes()).numbers["told"]:
+                    told = dict(zip(("at", "turn", "time"), one, strict=True))
+                    time = None if told["time"] is None else integer(told, "time")
+                    self._told.append(
+                        (integer(told, "at", NATURAL), integer(told, "turn", NATURAL), time)
+                    )
         self._numbers = np.arange(first, self.came)
         if self.savepoint is not None:
             self._numbers = self._numbers[~self.savepoint.drops(self._numbers)]

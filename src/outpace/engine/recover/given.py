@@ -3,7 +3,7 @@
 A live match is one of a window that a replay opens, so that it gives the match again. What comes
 out is in one order, so places are found by halving, and what is added costs nothing.
 
-Memory: four integers for each match.
+Memory: five integers for each match.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.recover.savepoint import MatchPlace, is_behind
 from outpace.engine.snapshot import Stateful
-from outpace.engine.window_match.result import WindowMatches
 
 
 class GivenMatches(Stateful):
@@ -24,17 +23,17 @@ class GivenMatches(Stateful):
     Examples
     --------
     >>> given = GivenMatches()
-    >>> given.add(np.array([[3, 3, 5], [1, 1, 1], [0, 1, 1], [0, 0, 0]]))
-    >>> given.find(3, 1), given.after(MatchPlace(3, 1, 1))
-    (MatchPlace(event=3, phase=1, window=1, partition=0),
-     MatchPlace(event=5, phase=1, window=1, partition=0))
+    >>> given.add(np.array([[3, 3, 5], [1, 1, 1], [0, 0, 0], [0, 1, 1], [0, 0, 0]]))
+    >>> given.find(3, 1), given.after(MatchPlace(3, 1, 0, 1))
+    (MatchPlace(event=3, phase=1, turn=0, window=1, partition=0),
+     MatchPlace(event=5, phase=1, turn=0, window=1, partition=0))
     """
 
     CHANGED = ("_parts",)
 
     def __init__(self) -> None:
         #: Rows are what `MatchPlace` has, columns are matches.
-        self._parts: list[tuple[Integers, ...] | Integers] = []
+        self._parts: list[Integers] = []
 
     @property
     def first(self) -> MatchPlace | None:
@@ -46,27 +45,23 @@ class GivenMatches(Stateful):
         """The last place; None where there is none."""
         return _place(self._parts[-1], -1) if self._parts else None
 
-    def take(self, matches: WindowMatches) -> None:
-        """Add matches that came out."""
-        self.add((matches.event, matches.phase, matches.window, matches.partition))
-
-    def add(self, places: tuple[Integers, ...] | Integers) -> None:
+    def add(self, places: Integers) -> None:
         """Add places behind all others; some may be there already."""
         self._parts.append(places)
 
     def find(self, x: int, y: int) -> MatchPlace | None:
         """Return the last place of a number; None where it is not known."""
+        found = None
         for part, low, high in self._at(x):
-            own = np.flatnonzero(part[2][low:high] == y)
+            own = np.flatnonzero(part[3, low:high] == y)
             if len(own):
-                return _place(part, low + int(own[-1]))
-        return None
+                found = _place(part, low + int(own[-1]))
+        return found
 
     def after(self, place: MatchPlace) -> MatchPlace | None:
         """Return the first place behind one; None where there is none."""
         for part, low, high in self._at(place.event):
-            same = np.stack([values[low:high] for values in part])
-            behind = np.flatnonzero(is_behind(same, place))
+            behind = np.flatnonzero(is_behind(part[:, low:high], place))
             if len(behind):
                 return _place(part, low + int(behind[0]))
             if high < len(part[0]):
@@ -84,19 +79,19 @@ class GivenMatches(Stateful):
         These have no event before a floor. Windows are asked for by partition and number.
         """
         least = min(floor, settled.event)
-        tails = [np.zeros((4, 0), np.int64)]
+        tails = [np.zeros((len(settled), 0), np.int64)]
         for part in self._parts:
             low = int(np.searchsorted(part[0], least))
             if low < len(part[0]):
-                tails.append(np.stack([values[low:] for values in part]))
+                tails.append(part[:, low:])
         places = np.concatenate(tails, axis=1)
         wanted = is_behind(places, settled)
         if is_live is not None:
-            wanted |= is_live(places[3], places[2])
+            wanted |= is_live(places[4], places[3])
         places = places[:, wanted]
         self._parts = [places] if places.shape[1] else []
 
-    def _at(self, event: int) -> Iterator[tuple[tuple[Integers, ...] | Integers, int, int]]:
+    def _at(self, event: int) -> Iterator[tuple[Integers, int, int]]:
         """Yield the parts that reach up to an event, and where they have those of it."""
         for part in self._parts:
             if len(part[0]) and part[0][-1] >= event:
@@ -104,5 +99,5 @@ class GivenMatches(Stateful):
                 yield part, int(low), int(high)
 
 
-def _place(part: tuple[Integers, ...] | Integers, at: int) -> MatchPlace:
-    return MatchPlace(*(int(values[at]) for values in part))
+def _place(part: Integers, at: int) -> MatchPlace:
+    return MatchPlace(*part[:, at].tolist())

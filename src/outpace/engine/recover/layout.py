@@ -4,7 +4,7 @@ A window is of no more use when it has closed, and every match of it comes befor
 is not acknowledged. Numbers of events stay what they are when others between them are skipped, so
 a replay is told which windows there were, and opens and closes them at the same events.
 
-Memory: seven integers for each window.
+Memory: eight integers for each window.
 Paper: Lima et al., section III-B2 and, for windows that count events, III-B5.
 """
 
@@ -25,7 +25,10 @@ from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
 from outpace.engine.window_match.result import CLOSING, COMPLETING
 
 #: What is known of a window: `first` and `last` are the numbers of its events among all.
-_COLUMNS: Final = ("partition", "number", "first", "last", "start_time", "end_time", "closed_at")
+_COLUMNS: Final = (
+    *("partition", "number", "first", "last"),
+    *("start_time", "end_time", "closed_at", "turn"),
+)
 
 
 class WindowLayout(Stateful):
@@ -47,15 +50,18 @@ class WindowLayout(Stateful):
     def __len__(self) -> int:
         return self._windows.shape[1]
 
-    def take(self, events: Events, split: Split) -> Integers:
-        """Take the windows that open and close, and return the events that make them do so."""
+    def take(self, events: Events, split: Split, turn: int) -> Integers:
+        """Take the windows that open and close, and return the events that make them do so.
+
+        The turn is that of what closes, see `MatchPlace`.
+        """
         opened, closed = split.opened, split.closed
         begun = _numbers_of(events, opened.partition, opened.first, keyed=self._keyed)
         if len(opened):
             still_open = np.full(len(opened), OPEN)
-            times = opened.start_time, opened.end_time
+            times = opened.start_time, opened.end_time, opened.closed_at
             added = np.stack(
-                [opened.partition, opened.number, begun, still_open, *times, opened.closed_at]
+                [opened.partition, opened.number, begun, still_open, *times, still_open * 0]
             )
             self._windows = np.concatenate([self._windows, added], axis=1)
             if self._keyed:
@@ -68,16 +74,17 @@ class WindowLayout(Stateful):
             self._windows[3, at] = _last_of(events, closed, keyed=self._keyed)
             self._windows[5, at] = closed.end_time
             self._windows[6, at] = closed.closed_at
+            self._windows[7, at] = turn
         return np.concatenate([begun, closed.closed_at])
 
     def drop(self, settled: MatchPlace) -> None:
         """Drop the windows whose last match could not come behind a place."""
-        partition, number, _, last, _, _, closed_at = self._windows
+        partition, number, _, last, _, _, closed_at, turn = self._windows
         if not (last != OPEN).any():
             return
         # What came behind the last event closed the window, or that event did.
         phase = np.where(last < closed_at, CLOSING, COMPLETING)
-        ends = np.stack([closed_at, phase, number, partition])
+        ends = np.stack([closed_at, phase, np.where(phase == CLOSING, turn, 0), number, partition])
         dead = (last != OPEN) & ~is_behind(ends, settled)
         if not self._every and dead.any():
             dead &= last < self._first_of(~dead)[partition]
@@ -90,6 +97,11 @@ class WindowLayout(Stateful):
         if not self._keyed:
             return np.array([self._windows[2].min(initial=OPEN)])
         return self._first_of(np.ones(len(self), np.bool_))
+
+    def turns(self, partition: Integers, number: Integers) -> Integers:
+        """Return the turns that windows, which are there, were closed in."""
+        turns: Integers = self._windows[7, self._find(partition, number)]
+        return turns
 
     def holds(self, partition: Integers, number: Integers) -> Booleans:
         """Say which of some windows are there."""
@@ -113,7 +125,7 @@ class WindowLayout(Stateful):
         """Take the windows that `state` returned."""
         header, (table,) = state.content(1)
         base, far = integer(header, "base", NATURAL), range(-1, NATURAL.stop)
-        bounds = (NATURAL, ANY, NATURAL, far, ANY, ANY, far)
+        bounds = (NATURAL, ANY, NATURAL, far, ANY, ANY, far, NATURAL)
         columns = integers(table, **dict(zip(_COLUMNS, bounds, strict=True)))
         columns[2] += base
         columns[3] = np.where(columns[3] < 0, OPEN, columns[3] + base)
@@ -129,7 +141,7 @@ class WindowLayout(Stateful):
 
         Partitions have had so many; those that are left out do not count.
         """
-        partition, number, first, last, start_time, end_time, closed_at = self._windows
+        partition, number, first, last, start_time, end_time, closed_at, _ = self._windows
         require((partition < len(taken)).all(), "a window has no partition")
         order = np.lexsort((events.arrival, events.partition))
         names = events.partition[order], events.arrival[order]

@@ -11,7 +11,7 @@ stands. A replay begins with the first event of these. Without windows a search 
 so a savepoint says where the searches stood when the last match that was acknowledged came out or
 before, and which rows they held, as numbers of events.
 
-Memory: that of the operator, of the layout of windows and of the events needed; four integers for
+Memory: that of the operator, of the layout of windows and of the events needed; five integers for
 each match that is not acknowledged or lies in a live window; without windows a snapshot.
 Paper: Lima et al., sections II and III.
 """
@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.event import Events
 from outpace.engine.match.bits import with_bits
 from outpace.engine.message import (
@@ -33,6 +33,7 @@ from outpace.engine.message import (
     EventsArrived,
     Instruction,
     Move,
+    SourceEnded,
     Stimulus,
     TimeTold,
 )
@@ -45,7 +46,7 @@ from outpace.engine.recover.savepoint import NOTHING, MatchPlace, Savepoint, ide
 from outpace.engine.split.windows import OPEN
 from outpace.engine.state import State, integers, require
 from outpace.engine.window_match.matcher import WindowMatcher
-from outpace.engine.window_match.result import COMPLETING, WindowMatches
+from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
 
 
@@ -90,6 +91,8 @@ class RecoverableOperator(WholeOperator):
         self._acknowledged = self._settled = NOTHING
         #: The number of the first match that a replay gives, where none is known.
         self._seed: tuple[int, int] | None = None
+        #: How often matches came without an event; it tells apart what came before the same one.
+        self.turn = 0
         #: Without windows: where searches stood when all that had come out is acknowledged, where
         #: they stood later, and how many events it was said of whether they are needed.
         self._later: _SearchStanding | None = None
@@ -101,11 +104,14 @@ class RecoverableOperator(WholeOperator):
             matcher.matched = []
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
-        """Take what happened and return what is to be done, each match once."""
-        return [
-            replace(one, matches=self._given_now(one.matches)) if isinstance(one, Emit) else one
-            for one in super().step(stimulus)
-        ]
+        """Take what happened and return what is to be done."""
+        before = self.front.arrived
+        instructions = super().step(stimulus)
+        matches = emit_of(instructions).matches
+        if len(matches):
+            self._given.add(self._places(matches, self.turn))
+            self.turn += self.front.arrived == before
+        return instructions
 
     def save(self, x: int | None = None, y: int | None = None) -> Savepoint:
         """Take the acknowledgement of all matches up to x:y, and return what is needed from now on.
@@ -134,7 +140,7 @@ class RecoverableOperator(WholeOperator):
             settled = first._replace(partition=first.partition - 1)
         else:
             # Matches that come are made final by later events, or by time.
-            settled = MatchPlace(self.front.arrived - 1, COMPLETING, OPEN, OPEN)
+            settled = MatchPlace(self.front.arrived - 1, COMPLETING, OPEN, OPEN, OPEN)
         self._settled = max(settled, done)
         if self._layout is not None:
             return self._notice_windows(self._layout)
@@ -145,7 +151,7 @@ class RecoverableOperator(WholeOperator):
         savepoint: Savepoint,
         rows: pa.Table,
         numbers: Integers,
-        told: Sequence[tuple[int, int]] = (),
+        told: Sequence[tuple[int, int | None]] = (),
     ) -> Emit:
         """Stand where the operator of a savepoint stood, with the events that were retained.
 
@@ -156,7 +162,7 @@ class RecoverableOperator(WholeOperator):
         rows, numbers
             The events that were retained, and the number of each, which rise.
         told
-            The times that were told since: behind how many events, and which one.
+            The times that were told since: behind how many events, and which one; None: the end.
 
         Returns
         -------
@@ -174,16 +180,23 @@ class RecoverableOperator(WholeOperator):
             raise _missing(savepoint.at)
         fresh = RecoverableOperator(self.spec, self._place)
         fresh._settled, fresh._seed = savepoint.settled, savepoint.seed
+        fresh.turn = savepoint.turn
         parts = [fresh._stand(savepoint, rows.slice(0, old), numbers[:old])]
         self.become(fresh)
-        begin = savepoint.at
-        for end, time in [*told, (begin + len(later), None)]:
+        begin, steps = savepoint.at, list[Stimulus]()
+        for end, time in [*told, (begin + len(later), int(NO_TIME))]:
             if end > begin:
-                piece = rows.slice(old + begin - savepoint.at, end - begin)
-                parts.append(emit_of(self.step(EventsArrived(piece))))
+                steps.append(EventsArrived(rows.slice(old + begin - savepoint.at, end - begin)))
                 begin = end
-            if time is not None:
-                parts.append(emit_of(self.step(TimeTold(time))))
+            if time != NO_TIME:
+                steps.append(SourceEnded() if time is None else TimeTold(time))
+        for stimulus in steps:
+            # What was told before the savepoint, behind as many events, tells nothing new.
+            if not self.front.ended:
+                turn = self.turn
+                emit = emit_of(self.step(stimulus))
+                places = self._places(emit.matches, turn)
+                parts.append(replace(emit, matches=self._unsettled(emit.matches, places)))
         matches = WindowMatches.joined(self.spec.bound.output, [part.matches for part in parts])
         return replace(parts[-1], matches=matches)
 
@@ -193,7 +206,7 @@ class RecoverableOperator(WholeOperator):
         if self._layout is not None:
             for message in (one for one in moves if isinstance(one, Deliver)):
                 self._add(message.events)
-                self._needed.use(self._layout.take(message.events, message.split))
+                self._needed.use(self._layout.take(message.events, message.split, self.turn))
         return instructions
 
     def _add(self, events: Events) -> None:
@@ -205,14 +218,14 @@ class RecoverableOperator(WholeOperator):
             used = np.ones(len(events.arrival), np.bool_)
         self._needed.add(events.arrival, events.partition if self._keyed else None, used)
 
-    def _given_now(self, matches: WindowMatches) -> WindowMatches:
-        """Return matches without those that are settled, and note where all are."""
-        if not len(matches):
-            return matches
-        self._given.take(matches)
-        if int(matches.event[0]) > self._settled.event:
-            return matches
-        places = np.stack([matches.event, matches.phase, matches.window, matches.partition])
+    def _places(self, matches: WindowMatches, turn: int | Integers) -> Integers:
+        """Return the places of matches that came out in a turn; rows are what `MatchPlace` has."""
+        event, phase, window = matches.event, matches.phase, matches.window
+        turns = np.where(phase == CLOSING, turn, 0)
+        return np.stack([event, phase, turns, window, matches.partition])
+
+    def _unsettled(self, matches: WindowMatches, places: Integers) -> WindowMatches:
+        """Return matches without those that are settled."""
         new = is_behind(places, self._settled)
         return matches if new.all() else matches.take(np.flatnonzero(new))
 
@@ -243,7 +256,7 @@ class RecoverableOperator(WholeOperator):
             parts = {"front": front.state(), "windows": windows.state()}
             return State({}, parts=parts).encode()
 
-        return self._savepoint(self.front.arrived, skip, make)
+        return self._savepoint(self.front.arrived, self.turn, skip, make)
 
     def _stand(self, savepoint: Savepoint, rows: pa.Table, numbers: Integers) -> Emit:
         """Stand where a savepoint was made, and return the matches that it does not know of."""
@@ -259,7 +272,15 @@ class RecoverableOperator(WholeOperator):
         answer = self.instance.step(Deliver(0, events, None, split, savepoint.at))
         self._add(events)
         self._needed.use(self._layout.borders)
-        return Emit(self._given_now(answer.matches), answer.timed_out)
+        matches = answer.matches
+        if len(matches):
+            turns = self._layout.turns(matches.partition, matches.window)
+            places = self._places(matches, turns)
+            order = np.lexsort(places[::-1])
+            matches, places = matches.take(order), places[:, order]
+            self._given.add(places)
+            matches = self._unsettled(matches, places)
+        return Emit(matches, answer.timed_out)
 
     # --- Partitions ------------------------------------------------------------------------------
 
@@ -278,7 +299,7 @@ class RecoverableOperator(WholeOperator):
             needed.add(np.arange(self._told, base.at))
             self._told = base.at
         skip = needed.thin(np.isin(needed.numbers, base.held))
-        return self._savepoint(base.at, skip, lambda: base.content)
+        return self._savepoint(base.at, base.turn, skip, lambda: base.content)
 
     def _standing(self, last: MatchPlace) -> _SearchStanding:
         """Return where searches stand, with the numbers of the rows that they hold."""
@@ -289,7 +310,8 @@ class RecoverableOperator(WholeOperator):
             "instance": replace(instance, tables=instance.tables[:2]),
         }
         # What is saved is read before the next step, or written.
-        return _SearchStanding(self.front.arrived, last, held, State({}, parts=parts).encode())
+        content = State({}, parts=parts).encode()
+        return _SearchStanding(self.front.arrived, self.turn, last, held, content)
 
     def _stand_partitions(
         self, savepoint: Savepoint, content: State, rows: pa.Table, numbers: Integers
@@ -304,9 +326,13 @@ class RecoverableOperator(WholeOperator):
         self.instance.restore(State(header, [stops, places, kept]), self.front)
         self._needed.add(numbers)
         self._told = savepoint.at
-        self._base = _SearchStanding(savepoint.at, savepoint.settled, held, savepoint.content)
+        self._base = _SearchStanding(
+            savepoint.at, savepoint.turn, savepoint.settled, held, savepoint.content
+        )
 
-    def _savepoint(self, at: int, skip: Integers, make: Callable[[], bytes]) -> Savepoint:
+    def _savepoint(
+        self, at: int, turn: int, skip: Integers, make: Callable[[], bytes]
+    ) -> Savepoint:
         """Return a savepoint that needs what is needed now."""
         numbers = self._needed.numbers
         trim = (int(numbers[0]) if len(numbers) else at) - 1
@@ -314,17 +340,18 @@ class RecoverableOperator(WholeOperator):
         if first != NOTHING:
             self._seed = first.event, first.window
         skip = skip[skip[:, 0] > trim]
-        return Savepoint(self._identity, self._seed, trim, skip, self._settled, at, make)
+        return Savepoint(self._identity, self._seed, trim, skip, self._settled, at, turn, make)
 
 
 @dataclass(frozen=True)
 class _SearchStanding:
-    """Where searches without windows stood: behind so many events, and behind which match.
+    """Where searches without windows stood: behind so many events and turns, and which match.
 
     `held` are the numbers of the rows that they held, and `content` is what a savepoint has.
     """
 
     at: int
+    turn: int
     last: MatchPlace
     held: Integers
     content: bytes

@@ -36,20 +36,24 @@ _SIZE: Final = struct.Struct("<I")
 class MatchPlace(NamedTuple):
     """The place of a match in the order of all; its number is `event:window`, see `WindowMatches`.
 
+    Time may pass several times before the same event: the turn tells what came of it apart, as
+    windows of other partitions have numbers of their own. It is 0 where an event completed a match.
+
     Examples
     --------
-    >>> MatchPlace(7, 1, 2) > MatchPlace(7, 1, 1)
+    >>> MatchPlace(7, 0, 1, 2) > MatchPlace(7, 0, 0, 3)
     True
     """
 
     event: int
     phase: int
+    turn: int
     window: int
     partition: int = 0
 
 
 #: Before all matches.
-NOTHING: Final = MatchPlace(-1, 0, 0)
+NOTHING: Final = MatchPlace(-1, 0, 0, 0)
 
 
 def is_behind(places: Integers, last: MatchPlace) -> Booleans:
@@ -57,7 +61,8 @@ def is_behind(places: Integers, last: MatchPlace) -> Booleans:
 
     Examples
     --------
-    >>> is_behind(np.array([[3, 3], [1, 1], [0, 2], [0, 0]]), MatchPlace(3, 1, 1)).tolist()
+    >>> places = np.array([[3, 3], [1, 1], [0, 0], [0, 2], [0, 0]])
+    >>> is_behind(places, MatchPlace(3, 1, 0, 1)).tolist()
     [False, True]
     """
     later = np.zeros(places.shape[1], np.bool_)
@@ -85,13 +90,16 @@ class Savepoint:
         A place before the first match that was not acknowledged: a replay gives those behind it.
     at
         How many events the operator had taken.
+    turn
+        How often it had given matches without an event, as time passed or the input ended.
     make
         Returns the windows, and counters of the operator, as the bytes of a `State`.
 
     Examples
     --------
     >>> skip = np.array([[2, 3], [5, 9]])
-    >>> savepoint = Savepoint("q", (3, 3), 1, skip, MatchPlace(5, 1, 4), 10, State({}).encode)
+    >>> settled = MatchPlace(5, 1, 0, 4)
+    >>> savepoint = Savepoint("q", (3, 3), 1, skip, settled, 10, 0, State({}).encode)
     >>> again = Savepoint.decode(savepoint.encode())
     >>> again.seed, again.trim, again.skip.tolist()
     ((3, 3), 1, [[2, 3], [5, 9]])
@@ -103,6 +111,7 @@ class Savepoint:
     skip: Integers
     settled: MatchPlace
     at: int
+    turn: int
     make: Callable[[], bytes] = field(repr=False)
 
     @cached_property
@@ -134,6 +143,7 @@ class Savepoint:
             "trim": self.trim,
             "settled": list(self.settled),
             "at": self.at,
+            "turn": self.turn,
         }
         # Distances are small numbers, which are written as such.
         flat = np.diff(self.skip.ravel(), prepend=self.trim)
@@ -154,7 +164,7 @@ class Savepoint:
         content = bytes(data[_SIZE.size + size :])
         State.decode(content)
         with reading():
-            numbers, (skip,) = state.content(1)
+            numbers, (table,) = state.content(1)
             query, seed = numbers.get("savepoint"), numbers.get("seed")
             require(isinstance(query, str), "these bytes are no savepoint")
             known = seed is None or len(seed) == 2
@@ -166,13 +176,12 @@ class Savepoint:
             place = {str(key): value for key, value in enumerate(numbers["settled"])}
             require(len(place) == len(MatchPlace._fields), "what is settled has no place")
             settled = MatchPlace(*(integer(place, key) for key in place))
-            (distances,) = integers(skip, skip=ANY)
+            (distances,) = integers(table, skip=ANY)
             ends = trim + np.cumsum(distances)
             require(len(ends) % 2 == 0 and (distances >= 0).all(), "skip ranges do not rise")
             require(not len(ends) or ends[-1] < at, "events are skipped that have not come")
-            return Savepoint(
-                str(query), seed, trim, ends.reshape(-1, 2), settled, at, lambda: content
-            )
+            turn, skip = integer(numbers, "turn", NATURAL), ends.reshape(-1, 2)
+            return Savepoint(str(query), seed, trim, skip, settled, at, turn, lambda: content)
 
 
 def retained_schema(spec: OperatorSpec) -> pa.Schema:

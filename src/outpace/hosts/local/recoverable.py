@@ -11,7 +11,14 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.message import DeliveryFailed, EventsArrived, Instruction, Stimulus, TimeTold
+from outpace.engine.message import (
+    DeliveryFailed,
+    EventsArrived,
+    Instruction,
+    SourceEnded,
+    Stimulus,
+    TimeTold,
+)
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
@@ -117,22 +124,25 @@ class RecoverableStream(StreamMatcher):
         return operator
 
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
+        turn = self._recoverable.turn
         given = super()._instructions(stimulus)
         try:
-            self._retain(stimulus)
+            self._retain(stimulus, turn)
         except BaseException:
             # The operator has taken what nobody could give it again.
             self._recoverable.front.step(DeliveryFailed())
             raise
         return given
 
-    def _retain(self, stimulus: Stimulus) -> None:
+    def _retain(self, stimulus: Stimulus, turn: int) -> None:
         if isinstance(stimulus, EventsArrived):
             assert self.log.schema is not None
             self.log.append(stimulus.rows.select(self.log.schema.names))
             self._since += stimulus.rows.num_rows
         elif isinstance(stimulus, TimeTold) and stimulus.watermark != NO_TIME:
-            self.log.tell(stimulus.watermark)
+            self.log.tell(stimulus.watermark, turn)
+        elif isinstance(stimulus, SourceEnded):
+            self.log.tell(None, turn)
         if self._since >= NOTICE_EVENTS:
             self.log.thin(self._recoverable.notice())
             self._since = 0

@@ -1,21 +1,19 @@
 """An operator without checkpoints, simulated: it is rebuilt from a savepoint and retained events.
 
 What feeds it retains the events and the times that were told; what takes its matches acknowledges
-them when it likes, and drops those that it has by their places.
+them when it likes.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
-import numpy as np
-
-from outpace.engine.arrays import Integers
 from outpace.engine.message import EventsArrived, SourceEnded, TimeTold
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.savepoint import NOTHING, MatchPlace, Savepoint, is_behind
+from outpace.engine.recover.savepoint import Savepoint
 from outpace.engine.window_match.result import WindowMatches
 from outpace.ingest.retained import RetainedLog
 from outpace.testing.simulation.arrival import DrawnArrival
@@ -24,32 +22,42 @@ from outpace.testing.simulation.trace import RunTrace
 
 
 class Receiver:
-    """What takes matches, each once, and acknowledges them."""
+    """What takes matches, and acknowledges them; only those that it has not are replayed."""
 
     def __init__(self) -> None:
         self.outcome = RunOutcome()
-        self._last = NOTHING
-        self._waiting: Integers = np.zeros((4, 0), np.int64)
+        #: The numbers of matches that are not acknowledged, and their rows.
+        self._waiting: list[tuple[tuple[int, int], list[dict[str, object]]]] = []
 
     def take(self, matches: WindowMatches) -> None:
-        """Take the matches that are new."""
-        if not len(matches):
-            return
-        places = np.stack([matches.event, matches.phase, matches.window, matches.partition])
-        new = np.flatnonzero(is_behind(places, self._last))
-        if len(new):
-            self.outcome.matches += matches.take(new).table.to_pylist()
-            self._last = MatchPlace(*places[:, new[-1]].tolist())
-            self._waiting = np.concatenate([self._waiting, places[:, new]], axis=1)
+        """Take matches."""
+        rows, offsets = matches.table.to_pylist(), matches.offsets.tolist()
+        numbers = zip(matches.event.tolist(), matches.window.tolist(), strict=True)
+        for number, (low, high) in zip(numbers, pairwise(offsets), strict=True):
+            self._waiting.append((number, rows[low:high]))
+
+    def replay(self, matches: WindowMatches) -> None:
+        """Take again the matches that were not acknowledged."""
+        self._waiting = []
+        self.take(matches)
 
     def acknowledged(self, random: Random) -> tuple[int, int] | None:
         """Return the number of a match up to which all are acknowledged."""
-        if not self._waiting.shape[1]:
+        if not self._waiting:
             return None
-        last = random.randrange(self._waiting.shape[1])
-        x, _, y, _ = self._waiting[:, last].tolist()
-        self._waiting = self._waiting[:, last + 1 :]
-        return x, y
+        number, _ = random.choice(self._waiting)
+        self._settle(max(at for at, (one, _) in enumerate(self._waiting) if one == number) + 1)
+        return number
+
+    def finish(self) -> RunOutcome:
+        """Acknowledge all, and return it."""
+        self._settle(len(self._waiting))
+        return self.outcome
+
+    def _settle(self, count: int) -> None:
+        for _, rows in self._waiting[:count]:
+            self.outcome.matches += rows
+        self._waiting = self._waiting[count:]
 
 
 def run_retained(
@@ -64,9 +72,10 @@ def run_retained(
     for stimulus in arrival.steps:
         assert isinstance(stimulus, EventsArrived | TimeTold)
         trace.say(told(stimulus))
+        turn = operator.turn
         receiver.take(emit_of(operator.step(stimulus)).matches)
         if isinstance(stimulus, TimeTold):
-            retained.tell(stimulus.watermark)
+            retained.tell(stimulus.watermark, turn)
         else:
             retained.append(stimulus.rows)
         if random.random() < often:
@@ -79,6 +88,6 @@ def run_retained(
             operator = RecoverableOperator(spec)
             assert retained.savepoint is not None
             again = operator.rebuild(retained.savepoint, *retained.events(), retained.told)
-            receiver.take(again.matches)
+            receiver.replay(again.matches)
     receiver.take(emit_of(operator.step(SourceEnded())).matches)
-    return receiver.outcome
+    return receiver.finish()

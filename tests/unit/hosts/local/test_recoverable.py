@@ -129,6 +129,53 @@ def test_time_that_was_told_counts_after_a_replay() -> None:
         again.push(rows(9, 1))
 
 
+RISES = CHAIN.pattern("A B+").measures(first="A.ts", last="LAST(B.ts)")
+
+
+def test_windows_that_time_closes_give_their_matches_after_an_acknowledgement() -> None:
+    query = RISES.partition_by("key").over(op.windows.session(5), numbered=True)
+    log = op.recover.RetainedLog()
+    stream = op.open(query, recovery="replay", log=log)
+    keys = [*"xxxxxxyyy"]
+    stream.push({"ts": [0, 1, 11, 12, 21, 22, 23, 24, 25], "k": [*"abababbab"], "key": keys})
+    assert stream.advance(28)["key"].to_pylist() == ["x"]
+    stream.acknowledge()
+    # The window of y has a smaller number than that of x, which time closed before.
+    assert stream.advance(36)["key"].to_pylist() == ["y"]
+    assert op.resume(query, log).replayed["key"].to_pylist() == ["y"]
+    stream = op.resume(query, log)
+    stream.acknowledge()
+    assert op.resume(query, log).replayed.num_rows == 0
+
+
+@pytest.mark.parametrize("query", [RISES.over(op.windows.time(5)), RISES.within(4), RISES])
+def test_the_end_is_replayed_until_it_is_acknowledged(query: op.Query) -> None:
+    log = op.recover.RetainedLog()
+    stream = op.open(query, recovery="replay", log=log)
+    stream.push({"ts": [1, 2], "k": ["a", "b"]})
+    stream.advance(4)
+    assert stream.finish().num_rows == 1
+    again = op.resume(query, log)
+    assert again.replayed.to_pylist() == [{"first": 1, "last": 2}]
+    with pytest.raises(op.DataError, match="finished"):
+        again.finish()
+    again.acknowledge()
+    assert op.resume(query, log).replayed.num_rows == 0
+
+
+def test_times_that_say_no_more_are_not_retained(tmp_path: Path) -> None:
+    log = op.recover.RetainedLog(tmp_path / "log")
+    stream = op.open(CHAIN.over(op.windows.time(10)), recovery="replay", log=log)
+    stream.push(rows(0, 1))
+    for time in range(2, 20):
+        stream.advance(time)
+    assert log.told == [(1, 19)]
+    assert op.recover.RetainedLog(tmp_path / "log").told == log.told
+    stream.push(rows(30, 1))
+    stream.acknowledge()
+    assert op.recover.RetainedLog(tmp_path / "log").told == []
+
+
 def test_what_cannot_be_recovered_is_refused(tmp_path: Path) -> None:
     log = op.recover.RetainedLog()
     with pytest.raises(op.UnsupportedError, match="in order"):
