@@ -13,6 +13,7 @@ Paper: Lima et al., section II-B (there: upstream backup).
 from __future__ import annotations
 
 import os
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -79,6 +80,7 @@ class RetainedLog:
         self._writer: Writer | None = None
         #: The times that were told since the last savepoint, behind how many events, in which turn.
         self._told: list[tuple[int, int, int | None]] = []
+        self._owner: weakref.ref[object] | None = None
         #: What the stream needs; None before it has said so.
         self.savepoint: Savepoint | None = None
         #: How many events have come, and their columns; None before these are known.
@@ -108,6 +110,18 @@ class RetainedLog:
         """Say whether so many more events can be retained."""
         return self._most is None or len(self) + events <= self._most
 
+    def take(self, owner: object) -> None:
+        """Let a stream write alone from now on, which finds what is in the folder now."""
+        if self._path is not None and self._log is not None:
+            self.close()
+            self._writer = self._log.writer(sync="always" if self._durable else "never")
+            self._open(self._path)
+        self._owner = weakref.ref(owner)
+
+    def is_free_for(self, owner: object) -> bool:
+        """Say whether no other stream writes."""
+        return self._owner is None or self._owner() is owner
+
     def begin(self, schema: pa.Schema, time: str = "ts") -> None:
         """Say what the columns of the events are, before any comes.
 
@@ -136,9 +150,7 @@ class RetainedLog:
         if self._log is None:
             self._rows.append(rows)
         elif rows.num_rows:
-            if self._writer is None:
-                self._writer = self._log.writer(sync="always" if self._durable else "never")
-            self._writer.append(rows)
+            self._locked(self._log).append(rows)
         self._numbers = np.append(self._numbers, np.arange(added.start, added.stop))
         self.came = added.stop
         return added
@@ -158,6 +170,8 @@ class RetainedLog:
 
     def thin(self, savepoint: Savepoint) -> None:
         """Drop the events that a savepoint has no use for, and remember it."""
+        if self._log is not None:
+            self._locked(self._log)
         keep = ~savepoint.drops(self._numbers)
         if self._rows and not keep.all():
             rows = pa.concat_tables(self._rows).filter(pa.array(keep))
@@ -189,8 +203,20 @@ class RetainedLog:
             self._writer.close()
             self._writer = None
 
+    def _locked(self, log: Log) -> Writer:
+        """Return what writes to the folder, as nobody else does."""
+        if self._writer is None:
+            self._writer = log.writer(sync="always" if self._durable else "never")
+        if self._writer.stop != self.came:
+            raise DataError(
+                f"the folder has {self._writer.stop} events, of which {self.came} are known here",
+                hint="go on with op.resume(query, log)",
+            )
+        return self._writer
+
     def _write_told(self) -> None:
         if self._log is not None:
+            self._locked(self._log)
             self._replace(_TOLD, State({"told": [list(one) for one in self._told]}).encode())
 
     def _write_savepoint(self) -> None:
@@ -221,6 +247,7 @@ class RetainedLog:
     def _open(self, path: Path) -> None:
         """Go on with what an earlier log left."""
         self._log = Log.open(path)
+        self._told, self.savepoint = [], None
         self.schema = self._log.schema
         self.came = self._log.stop
         first = self._log.first

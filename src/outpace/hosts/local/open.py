@@ -248,7 +248,12 @@ def resume_query(
     opened: StreamMatcher | GroupMatcher
     if isinstance(state, RetainedLog):
         plain = not timeouts and record is None
-        if not isinstance(query, Query) or not plain or state.schema is None:
+        if state.schema is None:
+            raise StateError(
+                "the retained log is empty",
+                hint='look at its path, or write op.open(query, recovery="replay", log=log)',
+            )
+        if not isinstance(query, Query) or not plain:
             raise StateError(
                 "the retained log is not that of a single query",
                 hint="resume it with the query alone that it was opened with",

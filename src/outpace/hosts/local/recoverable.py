@@ -6,13 +6,13 @@ then, by itself; what was acknowledged, when `acknowledge` says so.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import (
-    DeliveryFailed,
     EventsArrived,
     Instruction,
     SourceEnded,
@@ -27,6 +27,7 @@ from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.hosts.local.frames import TableLike
 from outpace.hosts.local.stream import StreamMatcher
 from outpace.ingest.retained import RetainedLog
+from outpace.pattern.argument import a_whole_number
 from outpace.pattern.query import Query
 
 #: So many events come between two notices of what is not needed any more.
@@ -49,7 +50,8 @@ class RecoverableStream(StreamMatcher):
     >>> stream = RecoverableStream(rise, RetainedLog())
     >>> stream.push({"ts": [1, 2], "x": [5, 6]}).to_pylist()
     [{'at': 2}]
-    >>> RecoverableStream(rise, stream.log).replayed.to_pylist()  # Not acknowledged, so once more.
+    >>> stream = RecoverableStream(rise, stream.log)
+    >>> stream.replayed.to_pylist()  # Not acknowledged, so once more.
     [{'at': 2}]
     >>> stream.acknowledge().seed
     (1, 0)
@@ -64,10 +66,16 @@ class RecoverableStream(StreamMatcher):
             )
         self.log = log
         self._since = 0
+        #: Whether the operator has taken what the log has not.
+        self._failed = False
         self._replayed: pa.Table | None = None
         if log.schema is not None:
-            self.bind(log.schema)
-            self._replay()
+            try:
+                self.bind(log.schema)
+                self._replay()
+            except BaseException:
+                log.close()
+                raise
 
     @property
     def replayed(self) -> pa.Table:
@@ -78,6 +86,7 @@ class RecoverableStream(StreamMatcher):
 
     def push(self, data: TableLike, source: str | None = None) -> pa.Table:
         """Take the next rows, retain them, and return the matches that became final."""
+        self._check()
         rows = self._rows(data, source)
         if not self.log.has_room(rows.num_rows) and self._operator is not None:
             self.log.thin(self._recoverable.notice())
@@ -97,6 +106,15 @@ class RecoverableStream(StreamMatcher):
             The number of the last of them, as `Query.over(..., numbered=True)` shows it; without it
             all that came out.
         """
+        self._check()
+        if (x is None) != (y is None):
+            raise DataError(
+                "the number of a match has two parts",
+                hint="write acknowledge(match_event, window), or acknowledge() for all",
+            )
+        if x is not None:
+            x = a_whole_number(x, "match_event", error=DataError)
+            y = a_whole_number(y, "window", error=DataError)
         savepoint = self._recoverable.save(x, y)
         self.log.thin(savepoint)
         self._since = 0
@@ -109,6 +127,33 @@ class RecoverableStream(StreamMatcher):
             hint="go on with op.resume(query, log)",
         )
 
+    def restore(self, state: bytes) -> None:
+        """Refuse: the retained log would not have the events of a state."""
+        raise DataError(
+            "a stream that is recovered by a replay goes on from no state",
+            hint="go on with op.resume(query, log)",
+        )
+
+    def bind(self, schema: pa.Schema) -> None:
+        """Fit the query to the input's schema; the retained log begins with it, so it stays."""
+        if self._schema is not None and schema != self._schema:
+            raise DataError(
+                "the retained log has events of another schema",
+                hint="open another stream for rows with this schema",
+            )
+        super().bind(schema)
+
+    def _check(self) -> None:
+        """Refuse to go on where operator and log are apart, or another stream has the log."""
+        front = self._front
+        if self._failed or (front is not None and front.has_lost):
+            raise DataError("an earlier push failed", hint="go on with op.resume(query, log)")
+        if not self.log.is_free_for(self):
+            raise DataError(
+                "another stream goes on with the retained log",
+                hint="push to that one, or go on with op.resume(query, log)",
+            )
+
     @property
     def _recoverable(self) -> RecoverableOperator:
         operator = self._bound("acknowledge")
@@ -117,21 +162,31 @@ class RecoverableStream(StreamMatcher):
 
     def _make(self, spec: OperatorSpec) -> WholeOperator:
         operator = RecoverableOperator(spec)
+        kept = retained_schema(spec)
         if self.log.schema is None:
-            kept = retained_schema(spec)
             self.log.begin(kept, next(iter(spec.bound.order_by), kept.names[0]))
+        if self.log.savepoint is not None:
+            self.log.savepoint.check(spec)
+        self.log.take(self)
+        if self.log.savepoint is None:
+            if len(self.log) < self.log.came:
+                raise StateError("the retained log has no savepoint", hint="start from the input")
             self.log.thin(operator.notice())
         return operator
 
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
+        self._check()
         turn = self._recoverable.turn
         given = super()._instructions(stimulus)
-        try:
-            self._retain(stimulus, turn)
-        except BaseException:
-            # The operator has taken what nobody could give it again.
-            self._recoverable.front.step(DeliveryFailed())
-            raise
+        # The operator has taken what nobody could give it again, unless it is retained.
+        self._failed = True
+        self._retain(stimulus, turn)
+        self._failed = False
+        if self._since >= NOTICE_EVENTS:
+            # What is retained counts, so that a notice which fails is made with the next push.
+            with suppress(OSError, DataError):
+                self.log.thin(self._recoverable.notice())
+                self._since = 0
         return given
 
     def _retain(self, stimulus: Stimulus, turn: int) -> None:
@@ -143,15 +198,11 @@ class RecoverableStream(StreamMatcher):
             self.log.tell(stimulus.watermark, turn)
         elif isinstance(stimulus, SourceEnded):
             self.log.tell(None, turn)
-        if self._since >= NOTICE_EVENTS:
-            self.log.thin(self._recoverable.notice())
-            self._since = 0
 
     def _replay(self) -> None:
         """Go on from what is retained."""
         savepoint = self.log.savepoint
-        if savepoint is None:
-            raise StateError("the retained log has no savepoint", hint="start from the input")
+        assert savepoint is not None, "a stream begins with one"
         rows, numbers = self.log.events()
         emit = self._recoverable.rebuild(savepoint, rows, numbers, self.log.told)
         self._begun, self._last = True, emit
