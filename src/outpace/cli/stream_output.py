@@ -43,6 +43,7 @@ CONSOLE: Final = "console"
 
 #: What is said of a match, in words, and their colours.
 _TENTATIVE, _CONFIRMED, _RETRACTED = "tentative", "confirmed", "retracted"
+_CURRENT = "current"
 _COLOURS: Final = {_TENTATIVE: "yellow", _CONFIRMED: "green", _RETRACTED: "red"}
 _LEGEND: Final = {
     _TENTATIVE: "may be taken back",
@@ -157,13 +158,19 @@ def _in_words(rows: pa.Table) -> pa.Table:
     >>> told = pa.table({"x": [1, 2, 1], "diff": [1, 1, -1], "confirmed": [False, True, False]})
     >>> _in_words(told).to_pydict()
     {'match': ['tentative', 'confirmed', 'retracted'], 'x': [1, 2, 1]}
+
+    Where nothing says which matches are certain, those that come are current:
+
+    >>> _in_words(told.drop_columns(["confirmed"]))["match"].to_pylist()
+    ['current', 'current', 'retracted']
     """
-    sure = [False] * rows.num_rows
+    come = [_CURRENT] * rows.num_rows
     if CONFIRMED in rows.column_names:
         sure = rows.column(CONFIRMED).to_pylist()
+        come = [_CONFIRMED if certain else _TENTATIVE for certain in sure]
     words = [
-        _RETRACTED if diff < 0 else _CONFIRMED if certain else _TENTATIVE
-        for diff, certain in zip(rows.column(DIFF).to_pylist(), sure, strict=True)
+        _RETRACTED if diff < 0 else word
+        for diff, word in zip(rows.column(DIFF).to_pylist(), come, strict=True)
     ]
     kept = [name for name in rows.column_names if name not in (DIFF, CONFIRMED)]
     return rows.select(kept).add_column(0, "match", pa.array(words, pa.string()))
