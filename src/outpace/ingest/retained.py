@@ -6,7 +6,7 @@ file beside them, which is replaced as a whole; events are found by their offset
 numbers. A savepoint drops events: in memory at once; in a folder those that it skips are left out
 by a replay, and segments are deleted when all of their events are trimmed.
 
-Memory: the events, or in a folder eight bytes for each of them.
+Memory: the events, or in a folder eight bytes for each of them that a savepoint kept.
 Paper: Lima et al., section II-B (there: upstream backup).
 """
 
@@ -74,7 +74,8 @@ class RetainedLog:
         self._most, self._durable = events, durable
         self._segment_bytes = segment_bytes
         self._path: Path | None = None
-        self._numbers = np.zeros(0, np.int64)
+        #: The numbers of the events that are retained, and of those that came since, which all are.
+        self._known, self._fresh = np.zeros(0, np.int64), range(0)
         self._rows: list[pa.Table] = []
         self._log: Log | None = None
         self._writer: Writer | None = None
@@ -92,7 +93,7 @@ class RetainedLog:
                 self._open(self._path)
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._known) + len(self._fresh)
 
     def __repr__(self) -> str:
         where = "in memory" if self._path is None else f"in {str(self._path)!r}"
@@ -151,7 +152,7 @@ class RetainedLog:
             self._rows.append(rows)
         elif rows.num_rows:
             self._locked(self._log).append(rows)
-        self._numbers = np.append(self._numbers, np.arange(added.start, added.stop))
+        self._fresh = range(self._fresh.start if self._fresh else added.start, added.stop)
         self.came = added.stop
         return added
 
@@ -172,11 +173,12 @@ class RetainedLog:
         """Drop the events that a savepoint has no use for, and remember it."""
         if self._log is not None:
             self._locked(self._log)
-        keep = ~savepoint.drops(self._numbers)
+        numbers = self._numbers
+        keep = ~savepoint.drops(numbers)
         if self._rows and not keep.all():
             rows = pa.concat_tables(self._rows).filter(pa.array(keep))
             self._rows = [rows.combine_chunks()]
-        self._numbers = self._numbers[keep]
+        self._known, self._fresh = numbers[keep], range(0)
         told = [one for one in self._told if one[0] >= savepoint.at and one[1] >= savepoint.turn]
         self.savepoint = savepoint
         self._write_savepoint()
@@ -188,20 +190,25 @@ class RetainedLog:
 
     def events(self) -> tuple[pa.Table, Integers]:
         """Return the events that are retained, and their numbers."""
+        numbers = self._numbers
         if self._log is not None:
             self._log.refresh()
-            first = int(self._numbers[0]) if len(self) else self.came
-            rows = self._log.read(first, self.came)
-            return rows.take(pa.array(self._numbers - first)), self._numbers
+            first = int(numbers[0]) if len(numbers) else self.came
+            return self._log.read(first, self.came).take(pa.array(numbers - first)), numbers
         if self.schema is None:
             raise DataError("nothing has been retained")
-        return pa.concat_tables([self.schema.empty_table(), *self._rows]), self._numbers
+        return pa.concat_tables([self.schema.empty_table(), *self._rows]), numbers
 
     def close(self) -> None:
         """Let others write to the folder."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+    @property
+    def _numbers(self) -> Integers:
+        """The numbers of all events that are retained."""
+        return np.concatenate([self._known, np.arange(self._fresh.start, self._fresh.stop)])
 
     def _locked(self, log: Log) -> Writer:
         """Return what writes to the folder, as nobody else does."""
@@ -223,7 +230,7 @@ class RetainedLog:
         """Put the savepoint into the folder, with all that is skipped of the events there."""
         if self._path is None or self._log is None or self.savepoint is None:
             return
-        numbers, savepoint = self._numbers, self.savepoint
+        numbers, savepoint = self._known, self.savepoint
         known = numbers[numbers < savepoint.at]
         edges = np.concatenate([[savepoint.trim], known, [savepoint.at]])
         gaps = np.flatnonzero(np.diff(edges) > 1)
@@ -264,6 +271,7 @@ class RetainedLog:
                     self._told.append(
                         (integer(told, "at", NATURAL), integer(told, "turn", NATURAL), time)
                     )
-        self._numbers = np.arange(first, self.came)
+        numbers = np.arange(first, self.came)
         if self.savepoint is not None:
-            self._numbers = self._numbers[~self.savepoint.drops(self._numbers)]
+            numbers = numbers[~self.savepoint.drops(numbers)]
+        self._known, self._fresh = numbers, range(0)
