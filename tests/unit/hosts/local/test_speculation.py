@@ -17,7 +17,7 @@ from support.properties import examples
 
 import outpace as op
 from outpace.engine.message import EventsArrived, HostLoad
-from outpace.errors import BindError, DataError, StateError
+from outpace.errors import BindError, DataError
 from outpace.pattern.checkpoints import CheckpointModel, CheckpointWork
 from outpace.pattern.disorder import Late
 
@@ -154,14 +154,6 @@ def test_a_number_of_numpy_is_one() -> None:
     stream = op.open(rises(alpha=0, checkpoints=Counted()))
     stream.push(rows((1, 1), (2, 2), (3, 3), (4, 4)))
     assert stream.speculation.checkpoints == 2
-
-
-def test_another_model_does_not_go_on_from_a_saved_state() -> None:
-    stream = op.open(rises(alpha=0, checkpoints=WithKept()))
-    stream.push(rows((1, 1), (2, 2)))
-    op.resume(rises(alpha=0, checkpoints=WithKept()), stream.state())
-    with pytest.raises(StateError, match="brought into order in another way"):
-        op.resume(rises(alpha=0, checkpoints=5), stream.state())
 
 
 @pytest.mark.parametrize(
