@@ -125,25 +125,25 @@ class Back(Stateful):
     ) -> list[Emit]:
         """Take what happened and return what is complete."""
         match message:
+            case Delivered():
+                self._receive(message.instance, message.answer)
+            case Routed():
+                self._arrived, self._ended = message.arrived, message.ended
+                self._certain, self._again = message.certain, message.again
+                self._oldest, self._now = message.oldest, message.now
+            case AllAnswered():
+                return self._emit(self._merger.rest())
+            case TurnEnded():
+                return self._complete()
+            case Deliver():
+                # An answer is due for what comes from here on.
+                self._due[message.instance].append(_Due(self._arrived))
             case MarkSet():
                 for due in self._due:
                     due.append(_Due(self._arrived, message.number))
                 self._settle()
             case WentBack():
                 self._go_back(message.mark)
-            case Deliver():
-                # An answer is due for what comes from here on.
-                self._due[message.instance].append(_Due(self._arrived))
-            case Routed():
-                self._arrived, self._ended = message.arrived, message.ended
-                self._certain, self._again = message.certain, message.again
-                self._oldest, self._now = message.oldest, message.now
-            case Delivered():
-                self._receive(message.instance, message.answer)
-            case TurnEnded():
-                return self._complete()
-            case AllAnswered():
-                return self._emit(self._merger.rest())
         return []
 
     def state(self) -> State:

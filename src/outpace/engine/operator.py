@@ -74,13 +74,13 @@ class WholeOperator(Stateful):
         try:
             for message in moves:
                 match message:
-                    case SetAside():
-                        aside.append(message)
                     case Deliver():
                         answer = Delivered(0, self.instance.step(message))
                         answered = True
                         self.front.step(answer)
                         self.back.step(answer)
+                    case SetAside():
+                        aside.append(message)
                     case _:
                         self.back.step(message)
             emits = self.back.step(AllAnswered())
