@@ -17,12 +17,12 @@ from outpace.engine.recover.savepoint import MatchPlace, is_behind
 from outpace.engine.snapshot import Stateful
 
 
-class GivenMatches(Stateful):
+class GivenPlaces(Stateful):
     """Places of matches, in their order.
 
     Examples
     --------
-    >>> given = GivenMatches()
+    >>> given = GivenPlaces()
     >>> given.add(np.array([[3, 3, 5], [1, 1, 1], [0, 0, 0], [0, 1, 1], [0, 0, 0]]))
     >>> given.find(3, 1), given.after(MatchPlace(3, 1, 0, 1))
     (MatchPlace(event=3, phase=1, turn=0, window=1, partition=0),

@@ -39,7 +39,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.given import GivenMatches
+from outpace.engine.recover.given import GivenPlaces
 from outpace.engine.recover.layout import WindowLayout
 from outpace.engine.recover.needed import NeededEvents, Use, use_of
 from outpace.engine.recover.savepoint import NOTHING, MatchPlace, Savepoint, identity_of, is_behind
@@ -86,7 +86,7 @@ class RecoverableOperator(WholeOperator):
             self._layout = WindowLayout(keyed=self._keyed, every=every)
         self._needed = NeededEvents()
         #: The matches that came out, of live windows or not acknowledged.
-        self._given = GivenMatches()
+        self._given = GivenPlaces()
         #: The last match that was acknowledged, and a place before the first that was not.
         self._acknowledged = self._settled = NOTHING
         #: The number of the first match that a replay gives, where none is known.

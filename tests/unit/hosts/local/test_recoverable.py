@@ -254,9 +254,9 @@ def test_what_cannot_be_recovered_is_refused(tmp_path: Path) -> None:
     with pytest.raises(op.UnsupportedError, match="in order"):
         op.open(CHAIN.disorder(op.KSlack(3)), recovery="replay")
     with pytest.raises(op.UnsupportedError, match="one source"):
-        op.open(CHAIN, recovery="replay", sources=["a", "b"])  # type: ignore[call-overload]
+        op.open(CHAIN, recovery="replay", sources=["a", "b"])  # type: ignore[call-overload]  # refused
     with pytest.raises(op.UnsupportedError, match="no recovery 'checkpoint'"):
-        op.open(CHAIN, recovery="checkpoint")  # type: ignore[call-overload]
+        op.open(CHAIN, recovery="checkpoint")  # type: ignore[call-overload]  # refused
     with pytest.raises(op.StateError, match="is empty"):
         op.resume(CHAIN, log)
     stream = op.open(CHAIN, recovery="replay", log=log)
@@ -266,7 +266,7 @@ def test_what_cannot_be_recovered_is_refused(tmp_path: Path) -> None:
     with pytest.raises(op.StateError, match="another query"):
         op.resume(WINDOWS, log)
     with pytest.raises(op.StateError, match="single query"):
-        op.resume(CHAIN, log, timeouts=True)  # type: ignore[call-overload]
+        op.resume(CHAIN, log, timeouts=True)  # type: ignore[call-overload]  # refused
     with pytest.raises(op.DataError, match="saves no state"):
         stream.state()
     plain = op.open(CHAIN)
@@ -274,7 +274,7 @@ def test_what_cannot_be_recovered_is_refused(tmp_path: Path) -> None:
         stream.restore(plain.state())
     for number in ((4, None), (None, 4), (4.5, 0), (True, 0)):
         with pytest.raises(op.DataError, match=r"two parts|whole number"):
-            stream.acknowledge(*number)  # type: ignore[arg-type]
+            stream.acknowledge(*number)  # type: ignore[arg-type]  # refused
 
 
 KILLED = """
