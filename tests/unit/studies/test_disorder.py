@@ -156,7 +156,8 @@ def test_the_quick_study_has_rows_for_every_table(tmp_path):
     (exactly,) = [row for row in rows if "by more than the bound" in row["setting"]]
     assert exactly["value"] == left[0] < value["Table 5.10", "5 ms, clocks compared in µs"]
     for table in ("Table 5.11", "Table 5.12"):
-        assert all((table, f"window {number}") in value for number in range(1, 8))
+        errors = [value[table, f"window {number}"] for number in range(1, 8)]
+        assert all(abs(error) < 1e5 for error in errors), "ten times what a ball can do"
     goal = "1 s off, 50 ms"
     assert value["Table 5.13", "1 s off, 10 ms, with confidence: CONFIRMED"] == 1
     assert value["Table 5.13", goal] == value["Table 5.13", f"{goal}, with confidence: CONFIRMED"]

@@ -92,7 +92,8 @@ def count_takes(counted: Numbers, low: Numbers, high: Numbers, out: Numbers) -> 
             total = 0
             take = low[row]
         while take < high[row]:
-            total += counted[take]
+            # A flag has a byte, and so would a sum have that Python adds flags up to.
+            total += 1 if counted[take] else 0
             take += 1
         out[row] = total
 
