@@ -163,11 +163,6 @@ class Back(Stateful):
             parts |= {"history": self._history.state(), "base": self._history.base.state()}
         return State(numbers, tables, parts)
 
-    def forget(self, oldest: int) -> None:
-        """Forget what came out before a mark, to which nobody goes back."""
-        if self._history is not None:
-            self._history.forget(oldest)
-
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, whatever was taken since."""
         fresh = Back(self._spec)

@@ -30,6 +30,7 @@ from outpace.engine.message import (
     Routed,
     SourceEnded,
     Stimulus,
+    TurnEnded,
     WentBack,
 )
 from outpace.engine.operator_spec import OperatorSpec
@@ -185,8 +186,10 @@ class Front(Stateful):
         twin._rewind(*retained.base)
         return twin
 
-    def step(self, message: Stimulus | Reply) -> list[Move]:
+    def step(self, message: Stimulus | Reply | TurnEnded) -> list[Move]:
         """Take what happened and return what is to be done.
+
+        After `TurnEnded` every instance hears where it is to stand, also who had no events.
 
         After an error in the rows nothing is taken. Where the one instance is beside, so that
         deliveries come back at once, a delivery that is not answered is one that failed: nothing is
@@ -200,6 +203,8 @@ class Front(Stateful):
             case DeliveryFailed():
                 self._lost = True
                 return []
+            case TurnEnded():
+                return [*self._told_to_all()]
         self.check()
         try:
             return self._take(message)
@@ -225,10 +230,8 @@ class Front(Stateful):
             order.room = max(0, order.memory - self._retained.uncertain(certain))
         self._untaken = None
         released = self.intake.take(message)
-        if self._retained is not None:
-            self._retained.forget(certain)
-            if isinstance(message, EventsArrived) and message.load is not None:
-                self._retained.work.measured(message.load.worked)
+        if self._retained is not None and isinstance(message, EventsArrived) and message.load:
+            self._retained.work.measured(message.load.worked)
         self._lost = not self.intake.in_order
         ended = isinstance(message, SourceEnded) and message.source is None
         said: list[Move] = [*self.intake.aside(released)]
@@ -432,6 +435,9 @@ class Front(Stateful):
         retained = self._retained
         if retained is not None and retained.wants_mark:
             yield self._mark(retained)
+        if retained is not None and not again:
+            # No more of what this step let go on comes from before.
+            retained.forget(self.certain)
         splitter, events, split = self._splitter, self._no_events, NO_SPLIT
         arrived = self.arrived + rows.num_rows
         changes = self._lost or splitter is not None or self._schedule is not None
@@ -451,7 +457,7 @@ class Front(Stateful):
             retained.take(events.rows, watermark, self.certain)
         if self._schedule is None:
             self._unanswered[0] += changes
-            standing = self.standing_of(0)
+            standing = self._standing_of(0)
             yield Deliver(0, events, None, split, arrived, watermark, ended, standing)
         else:
             shares = self._schedule.route(events, split, self._loads)
@@ -461,7 +467,7 @@ class Front(Stateful):
             for one in shares:
                 self._unanswered[one.instance] += 1
                 self._loads[one.instance] += one.size
-                told = arrived, watermark, ended, self.standing_of(one.instance)
+                told = arrived, watermark, ended, self._standing_of(one.instance)
                 yield Deliver(one.instance, events, one.ranges, one.split, *told)
         if self._spec.forgets_partitions and splitter is not None:
             touched = np.union1d(events.partition, split.closed.partition)
@@ -473,17 +479,14 @@ class Front(Stateful):
             now = self.intake.order.now
             yield Routed(arrived, watermark, ended, certain, again, retained.oldest, now)
 
-    def forget(self) -> int | None:
-        """Forget what nothing that comes can change; return the oldest mark left, if there is any.
+    def _told_to_all(self) -> Iterator[Deliver]:
+        """Tell every instance how far events have come, and marks."""
+        for number in range(len(self._loads)):
+            self._unanswered[number] += 1
+            delivery = Deliver(number, self._no_events, None, NO_SPLIT, self.arrived)
+            yield replace(delivery, standing=self._standing_of(number))
 
-        It does so when the next events come; who saves it asks before, and does not save that.
-        """
-        if self._retained is None or not self._retained.begun:
-            return None
-        self._retained.forget(self.certain)
-        return self._retained.oldest
-
-    def standing_of(self, instance: int) -> Standing | None:
+    def _standing_of(self, instance: int) -> Standing | None:
         """Return where an instance is to stand when it takes what it is sent now."""
         retained = self._retained
         if retained is None:

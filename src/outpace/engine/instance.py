@@ -107,12 +107,8 @@ class Instance(Stateful):
                     del self._marks[number]
         if standing.mark is not None:
             self._marks[standing.mark] = self._matcher.snapshot()
-        self.forget(standing.oldest)
-
-    def forget(self, oldest: int) -> None:
-        """Forget the marks before one, to which nobody goes back."""
-        for number in [number for number in self._marks if number < oldest]:
-            del self._marks[number]
+        for number in [number for number in self._marks if number < standing.oldest]:
+            del self._marks[number]  # Nobody goes back there.
 
     def _found(self, matches: WindowMatches, delivery: Deliver) -> WindowMatches:
         """Return matches with the time before which all that they depend on lies.

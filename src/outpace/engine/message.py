@@ -266,7 +266,11 @@ class Routed:
 
 @dataclass(frozen=True)
 class TurnEnded:
-    """All messages that there were are carried: what no due answer can change may come out."""
+    """All messages that there were are carried.
+
+    What no due answer can change may come out of the back; a front tells every instance where it is
+    to stand.
+    """
 
 
 @dataclass(frozen=True)

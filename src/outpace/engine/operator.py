@@ -83,11 +83,7 @@ class WholeOperator(Stateful):
                         aside.append(message)
                     case _:
                         self.back.step(message)
-            emits = self.back.step(AllAnswered())
-            if (oldest := self.front.forget()) is not None:
-                self.instance.forget(oldest)
-                self.back.forget(oldest)
-            return [*aside, *emits]
+            return [*aside, *self.back.step(AllAnswered())]
         except BaseException:
             if answered or self.instance.begun != begun:
                 self.front.step(DeliveryFailed())

@@ -28,14 +28,12 @@ from outpace.engine.cell_input import CellInput
 from outpace.engine.codec.cell import Cell, CellKind, Counters, add_reports, in_order
 from outpace.engine.codec.table import write_table
 from outpace.engine.emission import emitted_together
-from outpace.engine.event import no_events
 from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec, GroupStep, joined_rows
 from outpace.engine.instance import Instance
 from outpace.engine.match.contract import Matcher
 from outpace.engine.message import (
-    NO_SPLIT,
     AllAnswered,
     Answer,
     Aside,
@@ -45,6 +43,7 @@ from outpace.engine.message import (
     HostLoad,
     MarkSet,
     Routed,
+    TurnEnded,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
@@ -235,10 +234,8 @@ class FrontStage:
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.part = Front(spec)
-        assert spec.instances is not None
         self._arriving = CellInput(spec, self.part)
-        self._spec, self._instances = spec, spec.instances
-        self._nothing = no_events(spec.events)
+        self._spec = spec
         self.counters = Counters()
 
     @property
@@ -261,22 +258,10 @@ class FrontStage:
             early=round(1e6 * (1 - self.part.intake.order.alpha)),
         )
         # How far time has come counts after the last delivery of a batch alone.
-        routed = [one for one in messages if isinstance(one, Routed)][-1]
-        had = {one.instance for one in messages if isinstance(one, Deliver)}
-        # Who goes back is to know, when it is saved, what all others know of marks.
-        oldest = self.part.forget()
-        messages += [
-            replace(
-                Deliver(number, self._nothing, None, NO_SPLIT, routed.arrived),
-                standing=self.part.standing_of(number),
-            )
-            for number in range(self._instances)
-            if self._spec.corrects or number not in had
-        ]
-        if oldest is not None:
-            messages.append(replace(routed, oldest=oldest))
+        watermark = [one for one in messages if isinstance(one, Routed)][-1].watermark
+        messages += self.part.step(TurnEnded())
         deliveries = [
-            replace(one, watermark=routed.watermark) for one in messages if isinstance(one, Deliver)
+            replace(one, watermark=watermark) for one in messages if isinstance(one, Deliver)
         ]
         given = [
             Cell(CellKind.EVENTS, delivery.instance, write_delivery(delivery, self._spec))
