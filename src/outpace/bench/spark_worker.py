@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from outpace.bench import spark as bench_spark
-from outpace.bench import stream as bench_stream
+from outpace.bench import spark_stream as bench_stream
 from outpace.errors import OutpaceError
 from outpace.hosts.spark.session import session
 

@@ -20,7 +20,7 @@ from outpace.errors import BindError, OutpaceError
 from outpace.pattern.bind.join import bind_join
 from outpace.pattern.disorder import InOrder, Invalid, Late
 from outpace.pattern.join import Join
-from outpace.statement.join import JoinedTables
+from outpace.statement.join_step import JoinedTables
 from outpace.statement.split import table_of
 
 

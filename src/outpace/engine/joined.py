@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.match.join import emission_order
+from outpace.engine.match.join_matcher import emission_order
 from outpace.engine.match.output import match_table
 from outpace.engine.match.partitions import WholePartitions
 from outpace.engine.match.task import prepare, take_matches

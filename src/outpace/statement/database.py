@@ -18,7 +18,7 @@ from outpace.errors import BindError, DataError, OutpaceError, Span, Unsupported
 from outpace.pattern.expression import Cast, Expression, InList, Literal, Subquery, transform
 from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query
-from outpace.statement.join import JoinedTables, filled
+from outpace.statement.join_step import JoinedTables, filled
 from outpace.statement.split import Lookup, Statement, Step
 
 Result = TypeVar("Result", covariant=True)

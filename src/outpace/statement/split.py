@@ -20,7 +20,7 @@ from outpace.pattern.notation.lexer import SourceText, Token, TokenKind, tokeniz
 from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
 from outpace.pattern.query import Query
 from outpace.statement.dialect import check_dialect, translate
-from outpace.statement.join import JoinClause, JoinedTables, JoinReader, Reference
+from outpace.statement.join_step import JoinClause, JoinedTables, JoinReader, Reference
 from outpace.statement.place import Fragment, place_in_clause, place_of_name
 
 #: How deep parentheses may be nested in a statement.

@@ -26,7 +26,7 @@ def choose_matcher(task: Task) -> MatcherChoice:
     match of each start, and the twin, plain Python, covers everything else.
     """
     if task.bound.query.join is not None:
-        from outpace.engine.match.join import JoinMatcher
+        from outpace.engine.match.join_matcher import JoinMatcher
 
         return MatcherChoice("join", JoinMatcher(task))
     if task.bound.uncertainty is not None:

@@ -33,7 +33,7 @@ from outpace.engine.match.contract import (
     TimedOut,
 )
 from outpace.engine.match.identity import identified
-from outpace.engine.match.join import emission_order
+from outpace.engine.match.join_matcher import emission_order
 from outpace.engine.match.output import timed_out_schema, timed_out_table
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.task import (

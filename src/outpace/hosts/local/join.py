@@ -16,7 +16,7 @@ from outpace.hosts.local.stream import StreamMatcher
 from outpace.pattern.argument import listed, shown
 from outpace.pattern.bind.join import bind_join
 from outpace.pattern.join import SIDES, Join
-from outpace.pattern.notation.join import check_join, join_settings
+from outpace.pattern.notation.join_values import check_join, join_settings
 
 
 @fitting("shorten within")

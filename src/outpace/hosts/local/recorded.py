@@ -18,7 +18,7 @@ from outpace.pattern.disorder import Speculative
 from outpace.pattern.group import QueryGroup
 from outpace.pattern.join import Join
 from outpace.pattern.notation.disorder import disorder_clauses
-from outpace.pattern.notation.join import read_join, write_join
+from outpace.pattern.notation.join_values import read_join, write_join
 from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.query import Query
 

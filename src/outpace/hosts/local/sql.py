@@ -24,7 +24,7 @@ from outpace.hosts.local.table import match
 from outpace.pattern.bind.join import bind_join
 from outpace.pattern.query import Query
 from outpace.statement.database import SUBQUERY_HINT, database_error, run_statement
-from outpace.statement.join import JoinedTables
+from outpace.statement.join_step import JoinedTables
 from outpace.statement.split import Statement, Step, split
 
 

@@ -44,7 +44,7 @@ from outpace.engine.whole import with_ids
 from outpace.errors import BindError, missing_column
 from outpace.hosts.clock import clock_time
 from outpace.hosts.processes.control import RateControl, RateController
-from outpace.hosts.processes.join import JoinedSides, sides_of
+from outpace.hosts.processes.join_sides import JoinedSides, sides_of
 from outpace.hosts.processes.metrics import Metrics
 from outpace.hosts.processes.operator import (
     BLOCK_ROWS,

@@ -25,7 +25,7 @@ from outpace.pattern.query import Query
 from outpace.plan.crossing import quoted
 from outpace.statement.database import SUBQUERY_HINT, database_error, run_statement
 from outpace.statement.dialect import OWN
-from outpace.statement.join import JoinedTables
+from outpace.statement.join_step import JoinedTables
 from outpace.statement.split import Statement, Step, split, whole_table
 
 #: Finds the matches of a query in a table.

@@ -19,7 +19,7 @@ import outpace as op
 from outpace.compiler.kernel import compiled
 from outpace.engine.event import Events
 from outpace.engine.kernels import time_windows
-from outpace.engine.kernels import windows as kernels
+from outpace.engine.kernels import window_table as kernels
 from outpace.engine.split import table as split_table
 from outpace.engine.split.choose import Splitter, make_splitter
 from outpace.engine.split.number import EventNumbers

@@ -16,8 +16,8 @@ import numpy as np
 
 from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.kernels.close_pairs import LEFT, RIGHT, find_partners, write_pairs
 from outpace.engine.kernels.grouping import find_pairs
-from outpace.engine.kernels.join import LEFT, RIGHT, find_partners, write_pairs
 from outpace.engine.match.contract import Block, BlockMatches, Outcome, Resume, Task
 from outpace.engine.match.count_candidates import truth_table
 from outpace.engine.match.graph import row_shift
