@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from outpace.engine.message import Emit, EventsArrived, SourceEnded, Stimulus, TimeTold
+from outpace.engine.message import Emit, EventsArrived, SourceEnded, Stimulus, WatermarkArrived
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.state import State
@@ -32,7 +32,7 @@ class FedOperator:
         return self._step(EventsArrived(rows))
 
     def advance(self, watermark: int) -> Given:
-        return self._step(TimeTold(watermark))
+        return self._step(WatermarkArrived(watermark))
 
     def finish(self) -> Given:
         return self._step(SourceEnded())

@@ -4,9 +4,9 @@ In process, each workload runs in a process of its own, pinned to one core. Time
 `match` call, from the Arrow table to the Arrow table of matches. `peak_bytes` is how far the
 resident memory of the process rose above what it held before the call, with the input loaded and
 the kernels warm. On Spark, each number of cores has a process and a session of its own; see
-`bench.spark` and `bench.spark_stream` for what is measured. The simulator runs queries of its own, each
-number of them in a process of its own; see `bench.simulate`. Results appear as soon as they are
-there.
+`bench.spark` and `bench.spark_stream` for what is measured. The simulator runs queries of its own,
+each number of them in a process of its own; see `bench.simulate`. Results appear as soon as they
+are there.
 """
 
 from __future__ import annotations

@@ -76,26 +76,26 @@ class CellInput:
         timer = self._front.timer
         fired = [TimerFired(now)] if timer is not None and timer <= now else []
         pieces = self._pieces(cells, now) if cells or not fired else []
-        told = _exchanges(cells)
-        return [*told, *pieces, *fired] if self._patient else [*told, *fired, *pieces]
+        exchanges = _exchanges(cells)
+        return [*exchanges, *pieces, *fired] if self._patient else [*exchanges, *fired, *pieces]
 
     def _pieces(self, cells: Sequence[Cell], now: int) -> list[EventsArrived]:
         events = [cell for cell in cells if cell.kind is CellKind.EVENTS]
         unused = [cell for cell in cells if cell.kind is CellKind.UNUSED]
         # Each sender promises for itself; all that ever do so take part in every batch.
         promised = [cell.watermark for cell in events if cell.watermark != NO_TIME]
-        told = min(promised, default=int(NO_TIME))
+        watermark = min(promised, default=int(NO_TIME))
         if self._sources is None or self._mixed:
-            return [self._piece(events, None, told, now, unused)]
+            return [self._piece(events, None, watermark, now, unused)]
         own: dict[int, list[Cell]] = {}
         for cell in events:
             own.setdefault(cell.source, []).append(cell)
         spoken = [
-            number for number in range(len(self._sources)) if number in own or told != NO_TIME
+            number for number in range(len(self._sources)) if number in own or watermark != NO_TIME
         ]
         # Where nobody has spoken one says nothing, so that who waits for this stage hears of it.
         return [
-            self._piece(own.get(number, []), self._sources[number], told, now)
+            self._piece(own.get(number, []), self._sources[number], watermark, now)
             for number in spoken or [0]
         ]
 
@@ -156,7 +156,7 @@ class CellInput:
         self,
         cells: Sequence[Cell],
         source: str | None,
-        told: int,
+        watermark: int,
         now: int,
         unused: Sequence[Cell] = (),
     ) -> EventsArrived:
@@ -170,7 +170,9 @@ class CellInput:
             own = as_integers(one_array(rows.column(self._time)))
             moments = np.concatenate([own, *(read_times(cell.block) for cell in unused)])
             spans = np.broadcast_to(moments[:, None], (len(moments), 2))
-        return EventsArrived(rows, source, spans=spans, watermark=told, arrival=now, load=self.load)
+        return EventsArrived(
+            rows, source, spans=spans, watermark=watermark, arrival=now, load=self.load
+        )
 
     def _watermark(self, source: int) -> int:
         """Return the time before which an event of a source is late."""

@@ -522,7 +522,7 @@ class Front(Stateful):
             self.intake.accept()
             self._numbers.accept()
             self._ended, self._untaken = self._untaken, None
-        idle = message.answer.idle, message.answer.seen
+        idle = message.answer.idle, message.answer.event_counts
         if self._retained is None:
             self._forget(*idle)
         elif (before := self._standings.take_answer(message.instance)) is not None:
@@ -535,19 +535,19 @@ class Front(Stateful):
             else:
                 self._loads[message.instance] -= message.answer.events
 
-    def _forget(self, idle: Integers, seen: Integers) -> None:
+    def _forget(self, idle: Integers, counts: Integers) -> None:
         """Forget the partitions that an instance has forgotten, with all their events."""
         if len(idle):
             # More events may be on their way to an instance that knows nothing of them yet.
-            over = self._numbers.taken[idle] == seen
+            over = self._numbers.taken[idle] == counts
             self._numbers.forget(idle[over], restart=True)
 
     def _require_same(self, splitter: Splitter) -> None:
         """Refuse the saved state of a splitter that took other events."""
-        numbers, seen, opened = self._numbers, splitter.seen, splitter.opened()
+        numbers, counts, opened = self._numbers, splitter.event_counts, splitter.opened()
         taken = numbers.taken
-        same = len(seen) <= len(taken) and (seen == taken[: len(seen)]).all()
-        same = same and not taken[len(seen) :].any() and splitter.arrived == numbers.arrived
+        same = len(counts) <= len(taken) and (counts == taken[: len(counts)]).all()
+        same = same and not taken[len(counts) :].any() and splitter.arrived == numbers.arrived
         require(same, "windows have other events than the stream")
         require((opened.first < opened.stop).all(), "a window has no events")
         require(not np.isin(opened.partition, numbers.forgotten).any(), "a partition is forgotten")

@@ -86,7 +86,7 @@ class GroupOperator(Stateful):
     def lines(self) -> list[str]:
         """Return what `explain()` shows: what the queries share."""
         alone = [f"with an order of its own: {listed_names([*self._alone])}"] * bool(self._alone)
-        asked, computed = self._shared.asked, len(self._shared.predicates)
+        asked, computed = self._shared.conditions, len(self._shared.predicates)
         return [
             *(line for order in self._orders for line in order.lines()),
             *alone,

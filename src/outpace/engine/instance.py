@@ -143,10 +143,10 @@ class Instance(Stateful):
                 settled.timed_out,
                 delivery.arrived,
                 delivery.arrived,
-                self._told(watermark),
+                self._promise(watermark),
                 events=delivery.size,
                 idle=settled.idle,
-                seen=settled.seen,
+                event_counts=settled.event_counts,
             )
         matches = matcher.step(events, delivery.split, arrived=delivery.arrived, ended=ended)
         return Answer(
@@ -154,7 +154,7 @@ class Instance(Stateful):
             self._nothing,
             delivery.arrived,
             matcher.horizon,
-            self._told(watermark),
+            self._promise(watermark),
             matcher.open_windows,
             delivery.size,
         )
@@ -192,7 +192,7 @@ class Instance(Stateful):
         decides = self._spec.bound.within is not None or self._spec.windows is not None
         return watermark if decides else int(NO_TIME)
 
-    def _told(self, watermark: int) -> int:
+    def _promise(self, watermark: int) -> int:
         """Return how far back the events of later matches may lie."""
         reach = self._spec.reach
         if watermark != NO_TIME and self._tells_time:

@@ -69,7 +69,7 @@ class EventsArrived:
 
 
 @dataclass(frozen=True)
-class TimeTold:
+class WatermarkArrived:
     """A source, or the only one, promises that no later event of it has a time before this.
 
     Parameters
@@ -214,7 +214,7 @@ class Answer:
         How many windows it has open.
     events
         How many events it was delivered.
-    idle, seen
+    idle, event_counts
         Partitions that it has forgotten, and how many events it has had of each.
     """
 
@@ -226,7 +226,7 @@ class Answer:
     open_windows: int = 0
     events: int = 0
     idle: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    seen: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    event_counts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ class Emit:
 Reply: TypeAlias = Delivered | DeliveryFailed
 #: What a front says.
 Move: TypeAlias = "SetAside | MarkSet | WentBack | Deliver | Routed"
-Stimulus: TypeAlias = EventsArrived | TimeTold | TimerFired | SourceEnded | ClockExchange
+Stimulus: TypeAlias = EventsArrived | WatermarkArrived | TimerFired | SourceEnded | ClockExchange
 Instruction: TypeAlias = Emit | SetAside
 
 #: No windows open and none close.

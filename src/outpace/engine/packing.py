@@ -172,7 +172,7 @@ class Packing:
     @property
     def _tells_time(self) -> bool:
         """Whether the times of all rows go to every instance."""
-        return self._divided and not self.disorder.told
+        return self._divided and not self.disorder.takes_watermarks
 
     @property
     def _divided(self) -> bool:

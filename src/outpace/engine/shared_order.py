@@ -161,11 +161,11 @@ class SharedBits:
         #: Where each is, by its text: 0.0 and -0.0 are equal, but not the same condition.
         self._places: dict[str, int] = {}
         #: How many conditions there are, equal ones counted each time.
-        self.asked = 0
+        self.conditions = 0
         for member in members:
             with told_of(member.query):
                 predicates = member.bits.predicates
-            self.asked += len(predicates)
+            self.conditions += len(predicates)
             for one in predicates:
                 if (text := repr(one.expression)) not in self._places:
                     self._places[text] = len(self.predicates)

@@ -46,7 +46,7 @@ from outpace.engine.message import (
     SourceEnded,
     Stimulus,
     TimerFired,
-    TimeTold,
+    WatermarkArrived,
     WentBack,
 )
 from outpace.engine.operator_spec import OperatorSpec
@@ -82,7 +82,7 @@ _FARTHEST: Final = tuple(int(np.iinfo(kind).max) for kind in _LISTED[:-1])
 _RISING, _LINEAR, _BOUNDED = range(len(_LISTED), len(_LISTED) + 3)
 
 #: What a stimulus is, and what else it says, as bits of one number.
-_STIMULI: Final = (EventsArrived, TimeTold, SourceEnded, TimerFired)
+_STIMULI: Final = (EventsArrived, WatermarkArrived, SourceEnded, TimerFired)
 _KIND_BITS: Final = 3
 _SOURCE, _SPANS, _CLOCK, _EXCHANGE, _LOAD = 4, 8, 16, 32, 64
 
@@ -293,7 +293,7 @@ def write_answer(answer: Answer) -> bytes:
     if answer.timed_out.column_names:
         timed_out = write_table(answer.timed_out)
     known = answer.watermark, answer.open_windows, answer.events
-    idle = [line.astype("<i8").tobytes() for line in (answer.idle, answer.seen)]
+    idle = [line.astype("<i8").tobytes() for line in (answer.idle, answer.event_counts)]
     return _ANSWER.join(
         (answer.frontier, answer.horizon, *known, matches.diff),
         [table, timed_out, ids, *idle, numbers],
@@ -333,8 +333,8 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
 
     Examples
     --------
-    >>> read_stimulus(pa.py_buffer(write_stimulus(TimeTold(7, "east"))))
-    TimeTold(watermark=7, source='east', arrival=-9223372036854775808)
+    >>> read_stimulus(pa.py_buffer(write_stimulus(WatermarkArrived(7, "east"))))
+    WatermarkArrived(watermark=7, source='east', arrival=-9223372036854775808)
     """
     rows: pa.Buffer | bytes = b""
     source = times = b""
@@ -379,8 +379,8 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
         arrival, spans, load = NO_TIME, None, None
         if flags & _CLOCK:
             arrival, times = int(times[0]), times[1:]
-        if kind == _STIMULI.index(TimeTold):
-            return TimeTold(watermark, source, arrival)
+        if kind == _STIMULI.index(WatermarkArrived):
+            return WatermarkArrived(watermark, source, arrival)
         if flags & _LOAD:
             load, times = HostLoad(*times[:2].view(np.float64).tolist()), times[2:]
         if flags & _SPANS:

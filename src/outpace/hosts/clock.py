@@ -76,7 +76,7 @@ class BatchLoad:
     worked: int
 
     @property
-    def told(self) -> HostLoad | None:
+    def report(self) -> HostLoad | None:
         """What the next batch is told; None where nothing is known yet."""
         return None if self.busy is None else HostLoad(self.busy, self.worked / 1e6)
 

@@ -456,7 +456,7 @@ def _divided_by_key(operators: tuple[OperatorSpec, ...]) -> bool:
         # Numbers that are shown count the windows of all keys.
         numbered = operator.windows is not None and operator.query.numbered
         apart = disorder.divisible and not numbered and bool(operator.bound.partition_by)
-        shared = disorder.time, disorder.told, disorder.ahead, disorder.invalid
+        shared = disorder.time, disorder.takes_watermarks, disorder.ahead, disorder.invalid
         return apart, operator.bound.partition_by, *shared
 
     first, *others = (rule(operator) for operator in operators)

@@ -28,7 +28,7 @@ class Allocation(Protocol):
         ...
 
 
-class PlacedWork(Protocol):
+class VertexWork(Protocol):
     """The vertices of a placement in topological order, as a scheduling sees them."""
 
     @property
@@ -50,7 +50,7 @@ class Scheduling(Protocol):
     """Goes through the vertices of a placement, once a tick."""
 
     def schedule(
-        self, work: PlacedWork, instructions: float, allocation: Allocation
+        self, work: VertexWork, instructions: float, allocation: Allocation
     ) -> Iterator[tuple[int, float]]:
         """Yield positions of vertices and instructions; each runs before the next is asked for."""
         ...
@@ -102,7 +102,7 @@ class SimpleScheduling:
     """
 
     def schedule(
-        self, work: PlacedWork, instructions: float, allocation: Allocation
+        self, work: VertexWork, instructions: float, allocation: Allocation
     ) -> Iterator[tuple[int, float]]:
         """Yield every vertex in topological order."""
         yield from enumerate(allocation.allocate(instructions, work.costs))
@@ -134,7 +134,7 @@ class DynamicScheduling:
     """
 
     def schedule(
-        self, work: PlacedWork, instructions: float, allocation: Allocation
+        self, work: VertexWork, instructions: float, allocation: Allocation
     ) -> Iterator[tuple[int, float]]:
         """Yield vertices in topological order, round by round."""
         costs = work.costs

@@ -70,7 +70,7 @@ def overlap(size: int, slides: Sequence[int], events: int, seconds: float) -> It
         rates = _rates(streams, seconds)
         yield from overlap_rows(curve, size, dict(zip(slides, rates, strict=True)))
     for slide in slides:
-        told = _full(_over(size, slide), blocks).told()
+        told = _full(_over(size, slide), blocks).bytes_an_event()
         setting = f"{slide_setting(size, slide)}, told of windows"
         yield Row(OVERLAP.name, setting, told, "bytes/event")
 

@@ -74,7 +74,7 @@ class SplitStream:
             self.prepare()
             self.run()
 
-    def told(self) -> float:
+    def bytes_an_event(self) -> float:
         """Take all blocks once; return the bytes an event that tell instances of their windows."""
         self.prepare()
         told = [

@@ -22,7 +22,7 @@ from outpace.engine.message import (
     SourceEnded,
     Stimulus,
     TimerFired,
-    TimeTold,
+    WatermarkArrived,
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.windows import Split, Windows
@@ -178,7 +178,7 @@ def stimuli(draw: st.DrawFn) -> Stimulus:
     spans = None if draw(st.booleans()) else draw(integers(4)).reshape(-1, 2)
     return draw(
         st.builds(EventsArrived, tables(3), st.just(source), st.just(spans), times, times)
-        | st.builds(TimeTold, any_integer, st.just(source), times)
+        | st.builds(WatermarkArrived, any_integer, st.just(source), times)
         | st.builds(ClockExchange, st.just(source or ""), *[any_integer] * 4)
         | st.builds(TimerFired, any_integer)
         | st.builds(SourceEnded, st.just(source))

@@ -40,7 +40,7 @@ from outpace.simulate.generators import Generator
 from outpace.simulate.layout import lay_out
 from outpace.simulate.metrics import Recording
 from outpace.simulate.run import Engine
-from outpace.simulate.strategies import Allocation, PlacedWork, Scheduling
+from outpace.simulate.strategies import Allocation, Scheduling, VertexWork
 from outpace.simulate.twin import run_twin
 from outpace.studies.cepsim_queries import average_query, convert_query, worker
 
@@ -163,7 +163,7 @@ class Backwards:
     """The last vertex first."""
 
     def schedule(
-        self, work: PlacedWork, instructions: float, allocation: Allocation
+        self, work: VertexWork, instructions: float, allocation: Allocation
     ) -> Iterator[tuple[int, float]]:
         yield from reversed(list(enumerate(allocation.allocate(instructions, work.costs))))
 

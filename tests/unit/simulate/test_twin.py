@@ -35,7 +35,7 @@ from outpace.simulate import (
     WindowedOperator,
     simulate,
 )
-from outpace.simulate.strategies import Allocation, PlacedWork
+from outpace.simulate.strategies import Allocation, VertexWork
 from outpace.simulate.twin import Twin
 
 WORKER = (VM("worker", 1),)
@@ -113,7 +113,7 @@ def test_own_strategies_are_classes_with_one_method() -> None:
     @dataclass(frozen=True)
     class Backwards:
         def schedule(
-            self, work: PlacedWork, instructions: float, allocation: Allocation
+            self, work: VertexWork, instructions: float, allocation: Allocation
         ) -> Iterator[tuple[int, float]]:
             shares = allocation.allocate(instructions, work.costs)
             yield from reversed(list(enumerate(shares)))
@@ -137,7 +137,7 @@ def test_figure_8_comes_out_of_a_run() -> None:
     @dataclass(frozen=True)
     class Slices:
         def schedule(
-            self, work: PlacedWork, instructions: float, allocation: Allocation
+            self, work: VertexWork, instructions: float, allocation: Allocation
         ) -> Iterator[tuple[int, float]]:
             yield from enumerate(seconds * 1e6 for seconds in (5, 3, 2, 2, 1))
 

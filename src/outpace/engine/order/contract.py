@@ -16,7 +16,7 @@ from outpace.engine.message import (
     SourceEnded,
     Stimulus,
     TimerFired,
-    TimeTold,
+    WatermarkArrived,
 )
 from outpace.engine.order.drift import ClockReading
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
@@ -256,7 +256,7 @@ class Order(Stateful, ABC):
         match stimulus:
             case EventsArrived():
                 return self.push(stimulus)
-            case TimeTold():
+            case WatermarkArrived():
                 return self.tell(stimulus.watermark, stimulus.source, stimulus.arrival)
             case TimerFired():
                 return self.fire(stimulus.at)
@@ -292,7 +292,7 @@ class Order(Stateful, ABC):
 
     @abstractmethod
     def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
-        """Take a promise; see `TimeTold`."""
+        """Take a promise; see `WatermarkArrived`."""
 
     def compare_clocks(self, exchange: ClockExchange) -> ReleasedEvents:
         """Take what tells how far the clock of a source is from that of reference."""

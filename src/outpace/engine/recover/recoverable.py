@@ -35,7 +35,7 @@ from outpace.engine.message import (
     Move,
     SourceEnded,
     Stimulus,
-    TimeTold,
+    WatermarkArrived,
 )
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
@@ -189,7 +189,7 @@ class RecoverableOperator(WholeOperator):
                 steps.append(EventsArrived(rows.slice(old + begin - savepoint.at, end - begin)))
                 begin = end
             if time != NO_TIME:
-                steps.append(SourceEnded() if time is None else TimeTold(time))
+                steps.append(SourceEnded() if time is None else WatermarkArrived(time))
         for stimulus in steps:
             # What was told before the savepoint, behind as many events, tells nothing new.
             if not self.front.ended:

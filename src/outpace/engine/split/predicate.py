@@ -44,12 +44,12 @@ class _Partition:
     events: int = 0
     last: int = 0
     windows: list[_Window] = field(default_factory=list)
-    seen: list[OpenWindow] = field(default_factory=list)
+    views: list[OpenWindow] = field(default_factory=list)
 
     def copy(self) -> _Partition:
         """Return one that goes on by itself."""
         predicate = self.predicate.clone()
-        return replace(self, predicate=predicate, windows=[*self.windows], seen=[*self.seen])
+        return replace(self, predicate=predicate, windows=[*self.windows], views=[*self.views])
 
 
 class PredicateSplitter(Splitter):
@@ -97,12 +97,12 @@ class PredicateSplitter(Splitter):
             partition = changed[number]
             partition.events, partition.last = ordinal + 1, time
             closed += _closed_by(partition, event, arrival)
-            opens = partition.predicate.opens(event, tuple(partition.seen))
-            partition.seen = [replace(one, events=one.events + 1) for one in partition.seen]
+            opens = partition.predicate.opens(event, tuple(partition.views))
+            partition.views = [replace(one, events=one.events + 1) for one in partition.views]
             if opens:
                 window = _Window(number, partition.number, ordinal, start_time=time)
                 partition.windows.append(window)
-                partition.seen.append(OpenWindow(partition.number, event, 1))
+                partition.views.append(OpenWindow(partition.number, event, 1))
                 partition.number += 1
                 opened.append(window)
         self._partitions.update(changed)
@@ -110,12 +110,12 @@ class PredicateSplitter(Splitter):
         return Split(_as_windows(opened), _as_windows(closed))
 
     @property
-    def seen(self) -> Integers:
+    def event_counts(self) -> Integers:
         """How many events each partition has had, by its number."""
         known = self._partitions
-        seen = np.zeros(max(known, default=-1) + 1, np.int64)
-        seen[list(known)] = [one.events for one in known.values()]
-        return seen
+        counts = np.zeros(max(known, default=-1) + 1, np.int64)
+        counts[list(known)] = [one.events for one in known.values()]
+        return counts
 
     def _rest(self) -> Split:
         closed = [
@@ -143,17 +143,17 @@ class PredicateSplitter(Splitter):
             }
         )
         windows = [window for one in kept.values() for window in one.windows]
-        seen = [view for one in kept.values() for view in one.seen]
+        views = [view for one in kept.values() for view in one.views]
         places = pa.table(
             {
                 "partition": pa.array([window.partition for window in windows], pa.int64()),
                 "number": pa.array([window.number for window in windows], pa.int64()),
                 "first": pa.array([window.first for window in windows], pa.int64()),
                 "start": pa.array([window.start_time for window in windows], pa.int64()),
-                "events": pa.array([view.events for view in seen], pa.int64()),
+                "events": pa.array([view.events for view in views], pa.int64()),
             }
         )
-        firsts = pa.Table.from_pylist([dict(view.first) for view in seen], schema=self._schema)
+        firsts = pa.Table.from_pylist([dict(view.first) for view in views], schema=self._schema)
         return [partitions, places, firsts]
 
     def _set_tables(self, tables: Sequence[pa.Table]) -> None:
@@ -179,7 +179,7 @@ class PredicateSplitter(Splitter):
             require(before < number < kept.number, "windows are out of order")
             require(first < kept.events, "a window has no events")
             kept.windows.append(_Window(partition, number, first, start_time=start))
-            kept.seen.append(OpenWindow(number, event, events))
+            kept.views.append(OpenWindow(number, event, events))
 
 
 def _lists(read: Sequence[Integers]) -> list[list[int]]:
@@ -189,16 +189,16 @@ def _lists(read: Sequence[Integers]) -> list[list[int]]:
 def _closed_by(partition: _Partition, event: Mapping[str, object], arrival: int) -> list[_Window]:
     """Close the windows that an event closes."""
     closed = []
-    windows, seen = [], []
-    for window, view in zip(partition.windows, partition.seen, strict=True):
+    windows, views = [], []
+    for window, view in zip(partition.windows, partition.views, strict=True):
         if partition.predicate.closes(event, view):
             closed.append(
                 replace(window, stop=partition.events, end_time=partition.last, closed_at=arrival)
             )
         else:
             windows.append(window)
-            seen.append(view)
-    partition.windows, partition.seen = windows, seen
+            views.append(view)
+    partition.windows, partition.views = windows, views
     return closed
 
 

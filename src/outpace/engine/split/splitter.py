@@ -119,7 +119,7 @@ class Splitter(Stateful, ABC):
 
     @property
     @abstractmethod
-    def seen(self) -> Integers:
+    def event_counts(self) -> Integers:
         """How many events each partition has had, by its number."""
 
     def opened(self) -> Windows:

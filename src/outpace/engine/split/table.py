@@ -95,7 +95,7 @@ class TableSplitter(Splitter):
         return True
 
     @property
-    def seen(self) -> Integers:
+    def event_counts(self) -> Integers:
         """How many events each partition has had, by its number."""
         return self._table[1 : self._lines, kernels.EVENTS]
 

@@ -114,7 +114,7 @@ class UnkeyedSplitter(Splitter):
         return len(self._open(self._numbers))
 
     @property
-    def seen(self) -> Integers:
+    def event_counts(self) -> Integers:
         """How many events each partition has had, by its number."""
         return self._numbers[:1]
 

@@ -202,10 +202,10 @@ class SharedApply(AppliedOperator):
             _rows(group, closed.stop),
         )
         with operator_errors(self.bound, served.operator, served.key):
-            told = served.operator.process_windows(block)
-        if told is not None and row_count(told.rows):
-            places = self._places(partition, group, split, block, windows, told)
-            yield _GivenRows(served.key, told.rows, places)
+            result = served.operator.process_windows(block)
+        if result is not None and row_count(result.rows):
+            places = self._places(partition, group, split, block, windows, result)
+            yield _GivenRows(served.key, result.rows, places)
         windows.remove(closed.number)
         if not len(windows):
             del self._served[partition]
@@ -217,13 +217,13 @@ class SharedApply(AppliedOperator):
         split: Split,
         block: WindowBlock,
         windows: _OpenWindows,
-        told: WindowRows,
+        result: WindowRows,
     ) -> RowPlaces:
         """Return the event and the window of each row."""
-        number = self._column(told, told.window, "window")
+        number = self._column(result, result.window, "window")
         where = np.full(len(number), partition)
         given = _ranks(number)
-        if told.event is None:
+        if result.event is None:
             closed = split.closed
             at = _found(closed.number, number)
             if at is None:
@@ -243,7 +243,7 @@ class SharedApply(AppliedOperator):
                 closed.end_time[at],
                 given + windows.given(number),
             )
-        rows = self._column(told, told.event, "event")
+        rows = self._column(result, result.event, "event")
         at = _found(windows["number"], number)
         if at is None:
             raise self._refused("a row of a window that is not open", "window")
@@ -255,10 +255,10 @@ class SharedApply(AppliedOperator):
         windows.give(number, given)
         return RowPlaces(group.arrival[rows], phase, number, where, start, end, given)
 
-    def _column(self, told: WindowRows, values: object, name: str) -> Integers:
+    def _column(self, result: WindowRows, values: object, name: str) -> Integers:
         """Return what is said of each row as integers, one for each."""
         column = np.asarray(values)
-        count = row_count(told.rows)
+        count = row_count(result.rows)
         if column.shape != (count,) or column.dtype.kind not in "iu":
             raise self._refused(f"{count} rows without as many integers in `{name}`", name)
         return column.astype(np.int64)

@@ -67,7 +67,7 @@ class Strategy(Protocol):
         ...
 
 
-class TouchedWindows(Stateful):
+class WindowsByKey(Stateful):
     """Lets a strategy match the windows of the partitions that a step touches.
 
     Parameters

@@ -34,7 +34,7 @@ from outpace.engine.snapshot import Stateful
 from outpace.engine.split.schedule import overlapping
 from outpace.engine.split.windows import Split, Windows, take_windows
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, typed
-from outpace.engine.window_match.by_key import Strategy, TouchedWindows
+from outpace.engine.window_match.by_key import Strategy, WindowsByKey
 from outpace.engine.window_match.count import count_in_windows
 from outpace.engine.window_match.covered import CoveredWindows
 from outpace.engine.window_match.drifting import DriftingWindows
@@ -326,7 +326,7 @@ class WindowMatcher(Stateful):
         else:
             strategy = SeparateWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
             strategy.matched = self.matched
-        return TouchedWindows(strategy) if self.task.bound.partition_by else strategy
+        return WindowsByKey(strategy) if self.task.bound.partition_by else strategy
 
 
 def _found_again(seen: pa.Table, windows: pa.Table, held: Events) -> pa.Table:

@@ -74,14 +74,14 @@ class StepResult(NamedTuple):
         The matches, in the order in which they come out.
     timed_out
         Partial matches that WITHIN ended, where asked for.
-    idle, seen
+    idle, event_counts
         Partitions that nothing is known of any more, and how many rows each of them has had.
     """
 
     matches: WindowMatches
     timed_out: pa.Table
     idle: Integers
-    seen: Integers
+    event_counts: Integers
 
 
 class PartitionMatcher(Stateful):

@@ -19,7 +19,7 @@ from outpace.engine.message import (
     Aside,
     EventsArrived,
     Stimulus,
-    TimeTold,
+    WatermarkArrived,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.order.contract import OrderCounters, with_reasons
@@ -131,7 +131,7 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
         if self._identifiers is not None:
             raise DataError("time passes by source", hint="use heartbeat(source, time)")
         self._bound("advance")
-        return self._step(TimeTold(as_integer(time, self._time_type())))
+        return self._step(WatermarkArrived(as_integer(time, self._time_type())))
 
     def _time_type(self) -> pa.DataType:
         columns = {q.order[0].column for q in self._group.queries if q.order}

@@ -23,7 +23,7 @@ from outpace.engine.message import (
     SourceEnded,
     Stimulus,
     TimerFired,
-    TimeTold,
+    WatermarkArrived,
 )
 from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.source_merge import SourceMerge
@@ -180,7 +180,9 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
         """Promise that no later row of a source has a time before `time`; return what is final."""
         self._bound("take a heartbeat")
         self._check_source(source)
-        return self._step(TimeTold(as_integer(time, self._time_type()), source, clock_time()))
+        return self._step(
+            WatermarkArrived(as_integer(time, self._time_type()), source, clock_time())
+        )
 
     def compare_clocks(self, exchange: ClockExchange) -> Found:
         """Take what tells how far the clock of a source is from ours; return what became final.

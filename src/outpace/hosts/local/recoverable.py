@@ -17,7 +17,7 @@ from outpace.engine.message import (
     Instruction,
     SourceEnded,
     Stimulus,
-    TimeTold,
+    WatermarkArrived,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
@@ -194,7 +194,7 @@ class RecoverableStream(StreamMatcher):
             assert self.log.schema is not None
             self.log.append(stimulus.rows.select(self.log.schema.names))
             self._since += stimulus.rows.num_rows
-        elif isinstance(stimulus, TimeTold) and stimulus.watermark != NO_TIME:
+        elif isinstance(stimulus, WatermarkArrived) and stimulus.watermark != NO_TIME:
             self.log.tell(stimulus.watermark, turn)
         elif isinstance(stimulus, SourceEnded):
             self.log.tell(None, turn)

@@ -27,7 +27,7 @@ from outpace.engine.message import (
     SetAside,
     Stimulus,
     TimerFired,
-    TimeTold,
+    WatermarkArrived,
 )
 from outpace.engine.state import State
 from outpace.engine.window_match.result import WindowMatches
@@ -441,7 +441,7 @@ class Replay(Iterator[ReplayedStep]):
         if isinstance(stimulus, EventsArrived):
             rows = stimulus.rows.num_rows
             return f"{rows:,} row{'' if rows == 1 else 's'}{of}"
-        if isinstance(stimulus, TimeTold):
+        if isinstance(stimulus, WatermarkArrived):
             return f"time {self.stream.time_text(stimulus.watermark)}{of}"
         return f"end{of}"
 

@@ -41,7 +41,7 @@ from outpace.engine.message import (
     SetAside,
     SourceEnded,
     Stimulus,
-    TimeTold,
+    WatermarkArrived,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
@@ -63,7 +63,7 @@ _LOG: Final = logging.getLogger("outpace.stream")
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Origin:
     """What a table that a stream returned says of its matches to a stream that it is pushed into.
 
     Parameters
@@ -82,7 +82,7 @@ class _Told:
 
 
 #: What tables say, by their identity. A copy, or a table from a file, is just a table.
-_told: Final[dict[int, _Told]] = {}
+_origins: Final[dict[int, _Origin]] = {}
 
 
 class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
@@ -165,15 +165,15 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
         source
             Which one; where it is left out, a column `source` says who sent each row.
         """
-        told = _told.get(id(data))
+        origin = _origins.get(id(data))
         table = self._rows(data, source)
         if self._operator is None:
             self.bind(table.schema)
         bound = self._bound("push").spec.bound
         if table.schema.get_field_index(EVENT_ID.name) >= 0:
             table = table.drop_columns([EVENT_ID.name])  # A column that nobody reads.
-        if told is not None and self not in told.taken_by:
-            ids = told.matches.ids.of_rows(told.matches.offsets)
+        if origin is not None and self not in origin.taken_by:
+            ids = origin.matches.ids.of_rows(origin.matches.offsets)
             table = table.append_column(EVENT_ID, pa.array(ids))
         if self._identifiers is not None or source is not None:
             if source is not None or SOURCE not in table.column_names:
@@ -183,11 +183,11 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
             load = None if self._meter is None else self._meter.load()
             found = self._step(EventsArrived(table, arrival=clock_time(), load=load))
         else:
-            times = {} if told is None else told.times
+            times = {} if origin is None else origin.times
             time = times.get(next(iter(bound.order_by), ""), int(NO_TIME))
             found = self._step(EventsArrived(table, watermark=time))
-        if told is not None:
-            told.taken_by.add(self)
+        if origin is not None:
+            origin.taken_by.add(self)
         return found
 
     def _rows(self, data: TableLike, source: str | None) -> pa.Table:
@@ -203,8 +203,8 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
             raise DataError("time passes by source", hint="use heartbeat(source, time)")
         # Without an order nothing depends on time.
         timed = self._bound("advance").spec.bound.order_by
-        told = as_integer(time, self._time_type()) if timed else NO_TIME
-        return self._step(TimeTold(told))
+        watermark = as_integer(time, self._time_type()) if timed else NO_TIME
+        return self._step(WatermarkArrived(watermark))
 
     @property
     def timed_out(self) -> pa.Table:
@@ -249,9 +249,9 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
             return SpeculationCounters()
         front = self._operator.front
         order = front.intake.counters()
-        told, (event, checkpoint) = vars(self._operator.changes), front.work
+        changes, (event, checkpoint) = vars(self._operator.changes), front.work
         return SpeculationCounters(
-            **told,
+            **changes,
             alpha=front.intake.order.alpha,
             slack=order.slack,
             latency=order.latency,
@@ -281,8 +281,8 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
 
         None where it is not known: rows in order tell it only where WITHIN or windows ask for it.
         """
-        told = NO_TIME if self._operator is None else self._operator.front.watermark
-        return None if told == NO_TIME else int(told)
+        watermark = NO_TIME if self._operator is None else self._operator.front.watermark
+        return None if watermark == NO_TIME else int(watermark)
 
     def state(self) -> bytes:
         """Return everything that is kept between pushes, as bytes for `resume_query`."""
@@ -378,6 +378,6 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
         """Return matches that tell a stream that they are pushed into what is known of them."""
         marked = matches.table.slice(0)  # an object of its own
         times = {} if time == NO_TIME else dict.fromkeys(self._timed, time)
-        _told[id(marked)] = _Told(times, matches)
-        weakref.finalize(marked, _told.pop, id(marked))
+        _origins[id(marked)] = _Origin(times, matches)
+        weakref.finalize(marked, _origins.pop, id(marked))
         return marked

@@ -34,7 +34,7 @@ from outpace.engine.message import (
     SetAside,
     SourceEnded,
     TimerFired,
-    TimeTold,
+    WatermarkArrived,
 )
 from outpace.engine.operator import changes_of
 from outpace.engine.operator_spec import OperatorSpec
@@ -470,7 +470,7 @@ class Run:
                     yield from operator.push(SourceEnded())
             case Heartbeat() if self._tells_time:
                 told = as_integer(item.time, self._kind)
-                yield from operator.push(TimeTold(told, name, arrival))
+                yield from operator.push(WatermarkArrived(told, name, arrival))
             case pa.RecordBatch() if size:
                 if self._controller is not None:
                     self._controller.spend(size)

@@ -198,7 +198,7 @@ class StageProcessor(StatefulProcessor):
         stage = restore_stage(self._spec, data, number)
         clock.append(time.perf_counter_ns())
         now = NO_TIME if now_ms is None else now_ms * 1000
-        given = run_step(stage, cells, number, self._place, now, load.told)
+        given = run_step(stage, cells, number, self._place, now, load.report)
         clock.append(time.perf_counter_ns())
         state = save_stage(self._spec, stage)
         self._state.update((state,))

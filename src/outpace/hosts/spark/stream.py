@@ -186,8 +186,8 @@ def _planned(
     queries = tuple(_with_clock(frame, query, before) for query in asked.queries)
     partitions = _check_session(frame)
     plan = plan_group(QueryGroup(queries), schema, partitions)
-    told = any(isinstance(query.order_of_arrival, Punctuation) for query in queries)
-    if before is not None and told and not before.plan.tells_time_to(plan):
+    follows = any(isinstance(query.order_of_arrival, Punctuation) for query in queries)
+    if before is not None and follows and not before.plan.tells_time_to(plan):
         raise BindError(
             f"the matches of '{before.plan.name}' tell the time to some queries of the group only",
             hint="order all by the time of an event of the matches, or match them apart",

@@ -141,8 +141,8 @@ class BoundDisorder:
         return Invalid(self.value.invalid)
 
     @property
-    def told(self) -> bool:
-        """Whether the watermark is told, and nothing else says what time it is."""
+    def takes_watermarks(self) -> bool:
+        """Whether watermarks come, and nothing else says what time it is."""
         return isinstance(self.value, Punctuation)
 
     @property

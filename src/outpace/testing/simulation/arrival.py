@@ -25,7 +25,7 @@ from outpace.engine.message import (
     SourceEnded,
     Stimulus,
     TimerFired,
-    TimeTold,
+    WatermarkArrived,
 )
 from outpace.engine.rows.times import as_integers
 from outpace.pattern.checkpoints import Adaptive, EverySpeculative, LeastWork
@@ -127,7 +127,7 @@ def draw_in_order(random: Random, query: Query, events: pa.Table, pieces: int) -
         if times and high and random.random() < 0.3:
             least = times[high - 1]
             watermark = random.randint(least, times[high] if high < len(times) else least + 9)
-            steps.append(TimeTold(watermark))
+            steps.append(WatermarkArrived(watermark))
             time = max(time, watermark)
             progress.append((high, max([time, *times[:high]])))
     return DrawnArrival(query, None, tuple(steps), events, max([time, *times]), tuple(progress))
@@ -168,7 +168,7 @@ def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) ->
         steps.append(EventsArrived(rest.slice(0, size), name))
         waiting[name] = rest = rest.slice(size)
         if rest.num_rows and random.random() < 0.4:
-            steps.append(TimeTold(min(times_of(query, rest)) - random.randint(0, 1), name))
+            steps.append(WatermarkArrived(min(times_of(query, rest)) - random.randint(0, 1), name))
     taken = whole.take(pa.array(order, pa.int64()))
     return DrawnArrival(
         query, names, tuple(steps), taken, max([int(NO_TIME), *times_of(query, taken)])
@@ -273,7 +273,7 @@ def draw_disorder(
             # Told too early where the slack is not enough, too.
             watermark = max(watermark, min(later, default=max(times) + 3 * unit))
             watermark += 0 if enough else random.randint(0, 2) * unit
-            steps.append(TimeTold(watermark))
+            steps.append(WatermarkArrived(watermark))
             model.tell(watermark)
             progress.append((len(model.released), model.time))
     model.finish()
@@ -497,7 +497,7 @@ def batches(arrival: DrawnArrival) -> Iterator[Batch]:
                 yield Batch(step.rows, step.watermark, step.arrival)
             case TimerFired():
                 yield Batch(None, int(NO_TIME), step.at)
-            case TimeTold():
+            case WatermarkArrived():
                 yield Batch(nothing, step.watermark)
     yield Batch(nothing, END, arrival.clock)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from outpace.engine.event import Events
 from outpace.engine.match.twin import make_twin
-from outpace.engine.message import Emit, EventsArrived, Instruction, SourceEnded, TimeTold
+from outpace.engine.message import Emit, EventsArrived, Instruction, SourceEnded, WatermarkArrived
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec, fastest
 from outpace.engine.rows.times import as_integers
@@ -87,7 +87,7 @@ def fed_at_once(
     choose = make_twin if query.uncertainty is None and query.join is None else fastest
     operator = WholeOperator(OperatorSpec(query, events.schema, timeouts=timeouts, choose=choose))
     instructions: list[Instruction] = operator.step(EventsArrived(events))
-    instructions += operator.step(SourceEnded() if time is None else TimeTold(time))
+    instructions += operator.step(SourceEnded() if time is None else WatermarkArrived(time))
     emitted = [one for one in instructions if isinstance(one, Emit)]
     matches = [row for emit in emitted for row in rows_of(emit.matches.table)]
     return matches, [row for emit in emitted for row in rows_of(emit.timed_out)]

@@ -12,7 +12,13 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, TimerFired, TimeTold
+from outpace.engine.message import (
+    EventsArrived,
+    SourceEnded,
+    Stimulus,
+    TimerFired,
+    WatermarkArrived,
+)
 from outpace.pattern.disorder import InOrder, Late, Sequence
 from outpace.pattern.query import Query
 from outpace.testing.sequence import SequenceOracle
@@ -207,7 +213,7 @@ def _send_apart(course: _Course, sent: dict[str, list[list[Row]]]) -> None:
         )
         if not at_once and told != NO_TIME:
             gate.tell(told)
-            course.note(TimeTold(told, source))
+            course.note(WatermarkArrived(told, source))
 
 
 def _send_together(course: _Course, sent: dict[str, list[list[Row]]]) -> None:

@@ -37,8 +37,8 @@ from outpace.engine.message import (
     SourceEnded,
     Stimulus,
     TimerFired,
-    TimeTold,
     TurnEnded,
+    WatermarkArrived,
     WentBack,
 )
 from outpace.engine.operator import WholeOperator
@@ -214,7 +214,7 @@ def told(stimulus: Stimulus) -> str:
         case EventsArrived():
             of = "" if stimulus.source is None else f" of {stimulus.source}"
             return f"events{of}: {stimulus.rows.to_pylist()}"
-        case TimeTold():
+        case WatermarkArrived():
             return f"time{'' if stimulus.source is None else ' of ' + stimulus.source}:" + (
                 f" {stimulus.watermark}"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
-from outpace.engine.message import EventsArrived, SourceEnded, TimeTold
+from outpace.engine.message import EventsArrived, SourceEnded, WatermarkArrived
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
@@ -70,11 +70,11 @@ def run_retained(
     retained.thin(operator.notice())
     often = random.choice([0.1, 0.5, 1.0])
     for stimulus in arrival.steps:
-        assert isinstance(stimulus, EventsArrived | TimeTold)
+        assert isinstance(stimulus, EventsArrived | WatermarkArrived)
         trace.say(told(stimulus))
         turn = operator.turn
         receiver.take(emit_of(operator.step(stimulus)).matches)
-        if isinstance(stimulus, TimeTold):
+        if isinstance(stimulus, WatermarkArrived):
             retained.tell(stimulus.watermark, turn)
         else:
             retained.append(stimulus.rows)

@@ -16,7 +16,7 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.twin import make_twin
-from outpace.engine.message import EventsArrived, SourceEnded, TimeTold
+from outpace.engine.message import EventsArrived, SourceEnded, WatermarkArrived
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec, fastest
 from outpace.engine.rows.times import as_integers
@@ -115,7 +115,7 @@ class _Scenario:
         """Whether events come in their order, and what comes out of them has numbers."""
         arrival = self.arrival
         plain = arrival.sources is None and self.query.order_of_arrival is None
-        only = all(isinstance(step, EventsArrived | TimeTold) for step in arrival.steps)
+        only = all(isinstance(step, EventsArrived | WatermarkArrived) for step in arrival.steps)
         return plain and only and not self.timeouts
 
     def spec(self) -> OperatorSpec:
@@ -338,7 +338,7 @@ def _in_order(scenario: _Scenario) -> list[Row]:
     if query.bound is None or (
         query.order_of_arrival is None
         and arrival.sources is None
-        and not any(isinstance(step, TimeTold) for step in arrival.steps)
+        and not any(isinstance(step, WatermarkArrived) for step in arrival.steps)
     ):
         return fed_at_once(query, arrival.events, None)[0]
     choose = make_twin if query.uncertainty is None and query.join is None else fastest

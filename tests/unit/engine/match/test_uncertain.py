@@ -25,7 +25,7 @@ from outpace.engine.match.contract import Resume
 from outpace.engine.match.output import match_table
 from outpace.engine.match.task import prepare, whole_block, with_clock_errors
 from outpace.engine.match.uncertain import UncertainMatcher
-from outpace.engine.message import ClockExchange, EventsArrived, SourceEnded, TimeTold
+from outpace.engine.message import ClockExchange, EventsArrived, SourceEnded, WatermarkArrived
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.window_match.result import WindowMatches
@@ -438,7 +438,7 @@ def test_what_time_alone_makes_final_comes_behind_the_events_of_all_keys() -> No
     table = pa.table(rows)
     operator = WholeOperator(OperatorSpec(query, table.schema))
     assert not len(emit_of(operator.step(EventsArrived(table))).matches)
-    assert emit_of(operator.step(TimeTold(20))).matches.event.tolist() == [3]
+    assert emit_of(operator.step(WatermarkArrived(20))).matches.event.tolist() == [3]
 
 
 def test_compiled_code_finds_what_plain_python_finds() -> None:

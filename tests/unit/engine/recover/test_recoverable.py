@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.twin import make_twin
-from outpace.engine.message import EventsArrived, SourceEnded, TimeTold
+from outpace.engine.message import EventsArrived, SourceEnded, WatermarkArrived
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
@@ -297,7 +297,7 @@ def pieces(random: Random, size: int) -> Iterator[tuple[int, int]]:
         first += step
 
 
-def stimuli(random: Random, events: pa.Table) -> Iterator[EventsArrived | TimeTold]:
+def stimuli(random: Random, events: pa.Table) -> Iterator[EventsArrived | WatermarkArrived]:
     """Yield events in pieces, and times between them that no later event is before."""
     times = [*events["ts"].to_pylist(), 10**6]
     for first, size in pieces(random, events.num_rows):
@@ -305,7 +305,7 @@ def stimuli(random: Random, events: pa.Table) -> Iterator[EventsArrived | TimeTo
         last, following = times[first + size - 1], times[first + size]
         for time in sorted(random.choices(range(last, min(following, last + 30) + 1), k=3)):
             if random.random() < 0.2:
-                yield TimeTold(time)
+                yield WatermarkArrived(time)
 
 
 @given(st.integers(0, 2**32))
@@ -327,7 +327,7 @@ def test_whatever_is_lost_the_rest_comes_out_once(seed: int) -> None:
         if isinstance(stimulus, EventsArrived):
             above.append(stimulus.rows)
         else:
-            above.tell(stimulus.watermark if isinstance(stimulus, TimeTold) else None, turn)
+            above.tell(stimulus.watermark if isinstance(stimulus, WatermarkArrived) else None, turn)
         if random.random() < 0.5 and (number := below.acknowledged(random)) is not None:
             above.thin(sent(operator.save(*number)))
         elif random.random() < 0.3:

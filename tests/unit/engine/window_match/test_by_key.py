@@ -8,7 +8,7 @@ import pytest
 from support.operators import FedOperator, match_windows
 
 from outpace.engine.state import State
-from outpace.engine.window_match.by_key import MANY_MIN, TouchedWindows
+from outpace.engine.window_match.by_key import MANY_MIN, WindowsByKey
 from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows, TimeWindows
@@ -75,7 +75,7 @@ def test_few_of_many_keys_at_a_time_give_the_matches_of_the_table(
     for begin in range(0, table.num_rows, 60):
         found.append(operator.push(table.slice(begin, 60)).matches)
         strategy = operator.operator.instance._matcher._strategy
-        assert isinstance(strategy, TouchedWindows)
+        assert isinstance(strategy, WindowsByKey)
         assert operator.operator.instance._matcher._kind == kind
         aside.add(strategy._aside is not None)
         assert strategy.open_windows == operator.operator.front.counters().open_windows

@@ -30,7 +30,7 @@ from outpace.engine.message import (
     SetAside,
     SourceEnded,
     Stimulus,
-    TimeTold,
+    WatermarkArrived,
 )
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.wire import instructions_checksum, read_stimulus, write_stimulus
@@ -578,7 +578,7 @@ def test_content_that_nobody_wrote_is_refused(name: str, folder: Path) -> None:
 
 def test_a_step_before_the_schema_is_refused(folder: Path) -> None:
     recorder = Recorder(folder, RISE)
-    for stimulus in (TimeTold(7), EventsArrived(rows([1]))):
+    for stimulus in (WatermarkArrived(7), EventsArrived(rows([1]))):
         with pytest.raises(ZeroDivisionError):
             recorder.step(stimulus, lambda _: [1 // 0])  # type: ignore[list-item]
     steps = list(op.replay(folder))
@@ -618,8 +618,8 @@ def stimuli() -> Iterator[Stimulus]:
     yield EventsArrived(table.slice(1), "east", np.array([[1, 3], [7, 9]]), 5)
     yield EventsArrived(table.slice(3), "", np.zeros((0, 2), np.int64))
     yield EventsArrived(pa.table({"d": pa.array(["x", "y"]).dictionary_encode(), "l": [[1], None]}))
-    yield TimeTold(-7)
-    yield TimeTold(7, "wëst")
+    yield WatermarkArrived(-7)
+    yield WatermarkArrived(7, "wëst")
     yield SourceEnded()
     yield SourceEnded("east")
 
