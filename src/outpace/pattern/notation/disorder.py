@@ -129,21 +129,27 @@ def parse_disorder(text: str, where: str) -> Disorder:
     return disorder
 
 
-def disorder_syntax(word: str) -> str:
-    """Return how a kind is written in SQL, without what all kinds take.
+def disorder_syntax(word: str, family: str = "disorder") -> str:
+    """Return how a kind is written in SQL, without what all kinds of disorder take.
 
     Examples
     --------
     >>> disorder_syntax("SLACK")
-    'DISORDER SLACK interval'
+    'SLACK interval'
     """
     common = settings_of(Disorder)
-    parts = [
-        _placeholder(one.kind) if one.required else f"[{one.name.upper()} {_placeholder(one.kind)}]"
-        for one in settings_of(KINDS[word])
-        if one not in common
-    ]
-    return " ".join(["DISORDER", word, *parts])
+    settings = [one for one in settings_of(FAMILIES[family][word]) if one not in common]
+    return " ".join([word, *map(_setting_syntax, settings)])
+
+
+def common_syntax() -> str:
+    """Return how the settings are written in SQL that all kinds of disorder take."""
+    return " ".join(map(_setting_syntax, settings_of(Disorder)))
+
+
+def _setting_syntax(setting: Setting) -> str:
+    text = _placeholder(setting.kind)
+    return text if setting.required else f"[{setting.name.upper()} {text}]"
 
 
 def disorder_clauses(query: Query) -> Iterable[str]:
@@ -268,6 +274,8 @@ def _read_by_source(cursor: TokenCursor, name: str) -> dict[str, Any]:
 
 def _placeholder(kind: SettingKind) -> str:
     match kind:
+        case ClockSpan(by_source=True):
+            return "interval | ('source' = interval, ...)"
         case EventSpan() | ClockSpan():
             return "interval"
         case Number():
@@ -275,7 +283,7 @@ def _placeholder(kind: SettingKind) -> str:
         case NumberRange():
             return "number number"
         case Inner(family=family):
-            return f"({family})"
+            return "(order) | interval" if family == "disorder" else "(checkpoints) | number"
         case Choice(members=members):
             return "|".join(member.name.upper() for member in members)
         case ColumnName():

@@ -25,7 +25,13 @@ from outpace.hosts.local import stream as stream_module
 from outpace.ingest.source import Source
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import Disorder
-from outpace.pattern.notation.disorder import KINDS, disorder_syntax, parse_disorder
+from outpace.pattern.notation.disorder import (
+    FAMILIES,
+    KINDS,
+    common_syntax,
+    disorder_syntax,
+    parse_disorder,
+)
 from outpace.plan.stream import plan_stream
 
 SECOND = 1_000_000
@@ -168,7 +174,7 @@ def test_its_words_are_those_of_its_settings(patient: op.Query) -> None:
     )
     assert parse_disorder(line.removeprefix("DISORDER "), "--disorder") == FULL
     assert disorder_syntax("PATIENCE") == (
-        "DISORDER PATIENCE interval [TIMEOUT interval] [SHARE number] [AT_LEAST interval] "
+        "PATIENCE interval [TIMEOUT interval] [SHARE number] [AT_LEAST interval] "
         "[ROUNDING UP|DOWN] [SEQUENCE column]"
     )
 
@@ -297,7 +303,21 @@ def test_every_kind_has_its_row_in_the_reference() -> None:
     table, syntax = ((reference / name).read_text() for name in ("query.md", "sql.md"))
     for word, kind in KINDS.items():
         assert re.search(rf"^\| `op\.{kind.__name__}\(.*`DISORDER {word}\b", table, re.MULTILINE)
-        assert disorder_syntax(word) in syntax
+        assert f"\n{disorder_syntax(word)}\n" in syntax
+
+
+def test_every_word_of_the_clause_is_in_the_reference() -> None:
+    reference = Path(__file__).parents[4] / "docs" / "reference"
+    syntax = (reference / "sql.md").read_text()
+    for word in FAMILIES["checkpoints"]:
+        assert f"\n{disorder_syntax(word, 'checkpoints')}\n" in syntax
+    assert f"\n{common_syntax()}\n" in syntax
+    # What the page calls a setting, the parser takes.
+    assert parse_disorder(
+        "SPECULATIVE SLACK (MP) ALPHA 0.5 CHECKPOINTS (SPECULATIVE 5 MOST 9) INVALID QUARANTINE "
+        "PATIENCE ('east' = '2 s', 'west' = '3 s')",
+        "here",
+    )
 
 
 def test_a_stream_and_a_run_tell_how_its_order_goes(patient: op.Query, tmp_path: Path) -> None:

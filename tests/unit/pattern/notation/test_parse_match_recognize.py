@@ -1,9 +1,13 @@
 import datetime
+import inspect
+import re
+from pathlib import Path
 
 import pytest
 
 from outpace.errors import PatternSyntaxError
 from outpace.pattern.expression import Binary, Call, Classifier, Literal, Name, Navigate, Star
+from outpace.pattern.notation import parse_match_recognize as reader
 from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
 from outpace.pattern.query import (
     AfterMatch,
@@ -50,6 +54,14 @@ def test_sql_and_fluent_give_the_same_query():
         .within("1 hour")
     )
     assert sql == fluent
+
+
+def test_every_word_that_is_read_is_in_the_reference():
+    page = Path(__file__).parents[4] / "docs" / "reference" / "sql.md"
+    clauses = re.findall(r'"([A-Z][A-Z_ ]+)"', inspect.getsource(reader))
+    words = {word for clause in clauses for word in clause.split()}
+    assert {"MEASURED", "UNMATCHED"} < words
+    assert not words - set(re.findall(r"[A-Z_]+", page.read_text()))
 
 
 def test_unquoted_variables_are_folded_to_upper_case():
