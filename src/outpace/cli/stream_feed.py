@@ -35,6 +35,10 @@ class RowFeed(Protocol):
     def schema(self) -> pa.Schema:
         """The columns."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing comes any more."""
+
     def freeze(self) -> None:
         """Take what is there now for all that there is."""
 
@@ -66,11 +70,20 @@ class EventsFeed:
         """Let time stand still."""
         self._now_us = time.time_ns() // 1000
 
+    @property
+    def ended(self) -> bool:
+        """Whether all events came that there are, or that were there when time stood still."""
+        return self._tick >= (self._stream.events if self._now_us is None else self._due())
+
+    def _due(self) -> int:
+        now = time.time_ns() // 1000 if self._now_us is None else self._now_us
+        return (
+            self._stream.due(now - self._began_us) if self.settings.paced else self._stream.events
+        )
+
     def take(self) -> pa.Table:
         """Return the events that became due."""
-        now = time.time_ns() // 1000 if self._now_us is None else self._now_us
-        paced = self.settings.paced
-        stop = self._stream.due(now - self._began_us) if paced else self._stream.events
+        stop = self._due()
         if stop > self._tick:
             stop = self._stream.delays.cut(self._tick, stop, self.settings.events_max)
         pieces = [self._stream.read(*cut) for cut in self._stream.cuts(self._tick, stop)]
@@ -101,6 +114,11 @@ class LogFeed:
         """How much the log has that was not taken."""
         return self.log.behind(self._next).bytes
 
+    @property
+    def ended(self) -> bool:
+        """Whether all was taken that was there."""
+        return self._target is not None and self._next >= self._target
+
     def freeze(self) -> None:
         """Take what is there now for all that there is."""
         self._target = self.log.refresh()
@@ -130,6 +148,11 @@ class FilesFeed:
     def __post_init__(self) -> None:
         self._known_files: set[Path] = set()
         self._frozen: list[Path] | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether all files were taken that were there."""
+        return self._frozen is not None and self._known_files.issuperset(self._frozen)
 
     def freeze(self) -> None:
         """Take what is there now for all that there is."""

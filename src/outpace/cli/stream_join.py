@@ -88,6 +88,11 @@ class RenamedFeed:
         fields = zip(self.feed.schema, self.names, strict=True)
         return pa.schema([field.with_name(name) for field, name in fields])
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing comes any more."""
+        return self.feed.ended
+
     def freeze(self) -> None:
         """Take what is there now for all that there is."""
         self.feed.freeze()

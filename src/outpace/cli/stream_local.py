@@ -1,7 +1,8 @@
 """`outpace stream` in process: small sources, fed to a query batch by batch, on the console.
 
 The events of a batch are sorted, and an event before those of an earlier batch is late. As on
-Spark, a stream that is stopped has not ended: matches that are still open are not shown.
+Spark, a stream that is stopped has not ended: matches that are still open are not shown. Where
+nothing more can come, it has: what waits and what is still open is decided.
 """
 
 from __future__ import annotations
@@ -139,6 +140,9 @@ class _Together:
     def wake(self) -> pa.Table:
         return self._joined(self._group.wake())
 
+    def finish(self, source: str | None = None) -> pa.Table:
+        return self._joined(self._group.finish(source))
+
     def _joined(self, results: Results) -> pa.Table:
         for error in self._group.failed.values():
             raise error
@@ -183,7 +187,7 @@ def run_in_process(
     messages: Console,
     record: Path | None = None,
 ) -> None:
-    """Run a query until it is asked to stop, or as long as there is something where that is meant.
+    """Run a query until it is asked to stop, or until nothing more can come.
 
     Parameters
     ----------
@@ -206,18 +210,21 @@ def run_in_process(
     if not pause:
         for feed in feeds:
             feed.freeze()
+    going = dict(zip(sources, feeds, strict=True))
     status = LocalStatus()
     with status_view(messages, status) as view:
-        while not stop.event.is_set():
+        while going and not stop.event.is_set():
             began = time.monotonic()
-            pieces = [feed.take() for feed in feeds]
-            events = sum(piece.num_rows for piece in pieces)
+            pieces = {source: _next(feed, "once" in timing) for source, feed in going.items()}
             found = []
             if matcher.timer is not None and matcher.timer <= clock_time():
                 found.append(matcher.wake())
-            for piece, source in zip(pieces, sources, strict=True):
+            for source, piece in pieces.items():
                 if piece.num_rows:
                     found.append(matcher.push(piece, source))
+            for source in [source for source, feed in going.items() if feed.ended]:
+                found.append(matcher.finish(source))
+                del going[source]
             if found:
                 result = TableResult.of(pa.concat_tables(found))
                 shown, rows = result.first_rows(writer.limit)
@@ -226,10 +233,17 @@ def run_in_process(
                 status.batch = 0 if status.batch is None else status.batch + 1
                 status.rows += rows
                 status.late = matcher.order.late
-                status.events, status.seconds = events, time.monotonic() - began
-            if "once" in timing or ("availableNow" in timing and not events):
-                break
+                status.events = sum(piece.num_rows for piece in pieces.values())
+                status.seconds = time.monotonic() - began
             view.show()
-            if not events or pause:
+            if going and pause:
                 stop.event.wait(max(0.0, pause - (time.monotonic() - began)))
     messages.print(Text(counted(status.rows, "row")))
+
+
+def _next(feed: RowFeed, whole: bool) -> pa.Table:
+    """Return the next batch, or all that there is as one."""
+    pieces = [feed.take()]
+    while whole and not feed.ended:
+        pieces.append(feed.take())
+    return pa.concat_tables(pieces)

@@ -58,6 +58,11 @@ def pushed() -> int:
     return int(op.open(op.Query.from_sql(CLAUSE)).push(TICKS).num_rows)
 
 
+def whole() -> int:
+    """How many matches there are where nothing more comes."""
+    return int(op.match(TICKS, op.Query.from_sql(CLAUSE)).num_rows)
+
+
 @pytest.mark.parametrize("kind", ["log", "parquet", "csv", "json"])
 def test_what_is_there_is_shown(kind: str) -> None:
     source = {"log": "log:ticks.log", "parquet": "many", "csv": "text", "json": "text"}[kind]
@@ -70,10 +75,11 @@ def test_what_is_there_is_shown(kind: str) -> None:
         Path(f"ticks.{ending}").rename(f"text/ticks.{ending}")
     arguments = ["clause.sql", "--from", source, "--limit", "1000"]
     code, out, error = stream(*arguments, "--trigger", "available-now")
-    assert (code, len(out)) == (0, 1 + pushed())
+    assert whole() > pushed()
+    assert (code, len(out)) == (0, 1 + whole())
     assert out[0].split() == ["symbol", "bottom", "ticks", "ends"]
     assert error.splitlines()[0].startswith("in process: ")
-    assert error.splitlines()[-1] == f"{pushed()} rows"
+    assert error.splitlines()[-1] == f"{whole()} rows"
 
 
 def test_generated_events_come_in_batches() -> None:
@@ -84,6 +90,35 @@ def test_generated_events_come_in_batches() -> None:
     assert (code, error.splitlines()[-1]) == (0, "25 rows")
     shown = [*range(9), *range(10, 19), *range(20, 25)]
     assert [int(line) for line in out[1:] if line.strip().isdigit()] == shown
+
+
+@pytest.mark.parametrize(
+    ("disorder", "trigger"),
+    [
+        ("SLACK '1 hour'", "available-now"),
+        ("SLACK '1 hour'", "once"),
+        ("SLACK '1 hour'", "10 ms"),
+        ("MP AT_LEAST '1 hour'", "available-now"),
+        ("AQ WINDOW '1 s' AT_LEAST '1 hour'", "available-now"),
+        ("LDOP WINDOW '1 s' AT_LEAST '1 hour'", "available-now"),
+        ("QUANTILE 0.9 AT_LEAST '1 hour'", "available-now"),
+        ("SEQUENCE '1 hour' AT_LEAST '1 hour'", "available-now"),
+        ("SPECULATIVE SLACK '1 hour' ALPHA 1", "available-now"),
+    ],
+)
+def test_the_end_of_the_input_lets_go_what_waits(disorder: str, trigger: str) -> None:
+    Path("all.sql").write_text(
+        f"MATCH_RECOGNIZE (ORDER BY ts MEASURES A.seq AS n PATTERN (A) DISORDER {disorder} "
+        "EMIT CONFIRMED)"
+    )
+    Path("pairs.sql").write_text(PAIRS.replace("DEFINE", f"DISORDER {disorder} DEFINE"))
+    delayed = "events:simple?rate=1000&limit=25&paced=false&disorder=9 ms&delayed=0.5"
+    arguments = ["--from", delayed, "--max-events", "10", "--trigger", trigger, "--limit", "100"]
+    code, out, error = stream("all.sql", *arguments)
+    numbers = [int(line) for line in out if line.strip().isdigit()]
+    assert (code, numbers) == (0, list(range(25))), error
+    code, out, error = stream("all.sql", "pairs.sql", *arguments)
+    assert (code, error.splitlines()[-1]) == (0, "27 rows")
 
 
 FIRST = "MATCH_RECOGNIZE (ORDER BY ts MEASURES A.seq AS n PATTERN (A) DEFINE A AS seq < 2)"
@@ -107,8 +142,9 @@ def test_several_queries_read_one_stream_and_rows_say_whose_they_are() -> None:
         ["pairs", "24", "1"],
     ]
     replayed = CliRunner().invoke(app, ["replay", "kept"]).stdout.splitlines()
-    assert [line.split()[3] for line in replayed[1:-1]] == ["2", "0", "2"]
-    assert replayed[-1] == "3 steps of 'first', 'pairs'"
+    assert [line.split()[3] for line in replayed[1:-2]] == ["2", "0", "2"]
+    assert replayed[-2].split()[:3] == ["4", "end", "0"]
+    assert replayed[-1] == "4 steps of 'first', 'pairs'"
     explained = CliRunner().invoke(app, ["replay", "kept", "--explain", "--until", "1"]).stdout
     assert "\nfirst:\nn\n0\n1\n" in explained
 
@@ -164,6 +200,7 @@ class Once:
 
     schema: pa.Schema
     rows: pa.Table
+    ended: bool = False
 
     def freeze(self) -> None:
         """Nothing else comes."""
@@ -223,6 +260,10 @@ class Pieces:
 
     times: list[list[int]]
     schema: pa.Schema = field(default_factory=lambda: pa.schema([("ts", pa.int64())]))
+
+    @property
+    def ended(self) -> bool:
+        return not self.times
 
     def freeze(self) -> None:
         """All is there."""
@@ -285,13 +326,14 @@ def test_a_stream_is_recorded_and_replayed() -> None:
         writer.append(TICKS)
     arguments = ["clause.sql", "--from", "log:ticks.log", "--max-events", "100"]
     code, _, error = stream(*arguments, "--trigger", "available-now", "--record", "recording")
-    assert (code, error.splitlines()[-1]) == (0, f"{pushed()} rows")
+    assert (code, error.splitlines()[-1]) == (0, f"{whole()} rows")
     done = CliRunner().invoke(app, ["replay", "recording"])
     lines = done.stdout.splitlines()
     assert (done.exit_code, done.stderr) == (0, "")
     assert lines[0].split()[:4] == ["step", "came", "matches", "kept"]
-    assert sum(int(line.split()[3]) for line in lines[1:-1]) == pushed()
-    assert lines[-1] == f"{-(-TICKS.num_rows // 100)} steps of 'clause'"
+    assert sum(int(line.split()[3]) for line in lines[1:-2]) == pushed()
+    assert lines[-2].split()[:4] == [str(len(lines) - 2), "end", str(whole() - pushed()), "0"]
+    assert lines[-1] == f"{-(-TICKS.num_rows // 100) + 1} steps of 'clause'"
     assert stream(*arguments, "--trigger", "once", "--record", "recording")[0] == 2
 
 
@@ -320,17 +362,19 @@ def test_a_join_of_two_inputs_is_shown_and_recorded() -> None:
     Path("join.sql").write_text(JOIN)
     arguments = ["join.sql", *SIDES, "--trigger", "available-now", "--record", "kept"]
     code, out, error = stream(*arguments)
-    assert (code, error.splitlines()[-1]) == (0, "2 rows"), error
-    # Order 3 waits: a payment may come after it.
+    assert (code, error.splitlines()[-1]) == (0, "3 rows"), error
     assert [line.split() for line in out] == [
         ["id", "ts", "ts_left", "item", "ts_right", "paid"],
         ["1", "12", "10", "tea", "12", "3.5"],
         ["2", "25", "20", "jam", "NULL", "NULL"],
+        ["3", "30", "30", "oil", "29", "1.0"],
     ]
     replayed = CliRunner().invoke(app, ["replay", "kept"]).stdout.splitlines()
-    assert [line.split()[1:6] for line in replayed[1:-1]] == [
-        ["3", "rows", "of", "left", "0"],
-        ["2", "rows", "of", "right", "2"],
+    assert [re.split(r" {2,}", line.strip())[1:3] for line in replayed[1:-1]] == [
+        ["3 rows of left", "0"],
+        ["2 rows of right", "2"],
+        ["end of left", "0"],
+        ["end of right", "1"],
     ]
 
 
