@@ -418,3 +418,10 @@ def test_a_statement_joins_two_inputs_over_a_stop(streaming: SparkSession, folde
     ]
     assert ordered(written("found")) == ordered(wanted)
     assert wanted
+    text = "import outpace as op\njoin = op.Join(on='id', within=9, time='ts')\n"
+    Path("join.py").write_text(text)
+    slack = ["--slack", "3", "--trigger", "available-now"]
+    code, _, error = here("join.py", *inputs, "--to", "python", *slack)
+    assert code == 0, error
+    whole = [row for row in joined(*sides, 9, "inner") if row["ts"] < until]
+    assert ordered(written("python")) == ordered(whole)

@@ -15,13 +15,12 @@ from rich.console import Console
 from rich.text import Text
 
 from outpace.cli import options
-from outpace.cli.run_query import SqlText, read_query
+from outpace.cli.run_query import Definition, SqlText, read_definition
 from outpace.cli.stream_output import ConsoleWriter
 from outpace.errors import BindError, OutpaceError
 from outpace.hosts.local.replay import Replay, ReplayedStep
 from outpace.hosts.local.replay import replay as replayed
 from outpace.pattern.group import QueryGroup
-from outpace.pattern.query import Query
 from outpace.report.table import counted
 
 #: A table that goes to a pipe or a file may be this wide.
@@ -87,12 +86,12 @@ def replay(
         raise typer.Exit(1)
 
 
-def _query(path: Path | None, name: str | None) -> Query | None:
+def _query(path: Path | None, name: str | None) -> Definition | None:
     if path is None:
         if name is not None:
             raise BindError("--name chooses a query of a Python file", hint="--query FILE.py")
         return None
-    request = read_query(path, name=name)
+    request = read_definition(path, name=name)
     if isinstance(request, SqlText):
         raise BindError(f"'{path}' holds a statement", hint="--query takes a query in Python")
     return request

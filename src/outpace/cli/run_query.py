@@ -1,4 +1,4 @@
-"""Query files: SQL, or a Python program that builds one query.
+"""Query files: SQL, or a Python program that builds a query, a join or a group of queries.
 
 SQL is parsed, never evaluated. A Python file is the user's own program: it runs because the user
 names it on the command line, as `python query.py` would. Errors name the file and the line.
@@ -9,12 +9,12 @@ from __future__ import annotations
 import runpy
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from outpace.errors import (
     BindError,
@@ -33,6 +33,9 @@ from outpace.statement.dialect import OWN
 from outpace.statement.split import MOST_NESTED, Statement, split
 
 Result = TypeVar("Result")
+
+#: What a Python file defines.
+Definition: TypeAlias = Query | Join | QueryGroup
 
 #: How large a file with a statement may be.
 _BYTES_MAX: Final = 2**22
@@ -97,7 +100,9 @@ class QueryFiles:
             try:
                 found.append(look(query))
             except OutpaceError as error:
-                error.where = f"{path}: {error.where}" if error.where else str(path)
+                several = [one for one, _ in self.files].count(path) > 1
+                place = f"{path}, query '{query.name}'" if several else str(path)
+                error.where = f"{place}: {error.where}" if error.where else place
                 raise
         return found
 
@@ -113,6 +118,25 @@ def _split(text: str, dialect: str) -> Statement:
 
 
 def read_query(path: Path, *, name: str | None = None, dialect: str = "outpace") -> Query | SqlText:
+    """Read a query file where one query is meant; others are refused.
+
+    Parameters
+    ----------
+    path, name, dialect
+        As in `read_definition`.
+    """
+    found = read_definition(path, name=name, dialect=dialect, kinds=(Query,))
+    assert isinstance(found, Query | SqlText), "other kinds are refused"
+    return found
+
+
+def read_definition(
+    path: Path,
+    *,
+    name: str | None = None,
+    dialect: str = "outpace",
+    kinds: tuple[type[Definition], ...] = (Query, Join, QueryGroup),
+) -> Definition | SqlText:
     """Read a query file.
 
     Parameters
@@ -123,13 +147,15 @@ def read_query(path: Path, *, name: str | None = None, dialect: str = "outpace")
         Which query of a Python file is meant, by variable or by its own name.
     dialect
         What SQL is written in.
+    kinds
+        What a Python file may define.
     """
     if path.suffix.lower() not in (".sql", ".py"):
         raise BindError(f"'{path}' is no query file", hint="a query file ends in .sql or in .py")
     if not path.is_file():
         raise DataError(f"there is no query file '{path}'")
     if path.suffix.lower() == ".py":
-        return _from_python(path, name)
+        return _chosen(_run(path), path, name, kinds)
     if name is not None:
         raise BindError("--name chooses a query of a Python file", hint="SQL has only one")
     return _from_sql(path, dialect)
@@ -137,36 +163,40 @@ def read_query(path: Path, *, name: str | None = None, dialect: str = "outpace")
 
 def read_queries(
     paths: Sequence[Path], *, name: str | None = None, dialect: str = "outpace"
-) -> Query | SqlText | QueryFiles:
-    """Read the query file, or several for one stream, which give a query each.
+) -> Query | Join | SqlText | QueryFiles:
+    """Read the query file, or several for one stream, which give a query or a group each.
 
     Parameters
     ----------
     paths
         The files.
     name, dialect
-        As in `read_query`.
+        As in `read_definition`.
     """
-    first, *others = paths
-    if not others:
-        return read_query(first, name=name, dialect=dialect)
-    if name is not None:
+    if len(paths) > 1 and name is not None:
         raise BindError("--name goes with one query file", hint="leave it out, or the other files")
     files: dict[str, tuple[Path, Query]] = {}
     for path in paths:
-        query = read_query(path, dialect=dialect)
-        if isinstance(query, SqlText):
+        found = read_definition(path, name=name, dialect=dialect)
+        if len(paths) == 1 and not isinstance(found, QueryGroup):
+            return found
+        if isinstance(found, SqlText | Join):
+            statement = isinstance(found, SqlText)
             raise UnsupportedError(
-                "a statement does not run together with other queries",
+                f"a {'statement' if statement else 'join'} does not run together with others",
                 where=str(path),
-                hint="write the MATCH_RECOGNIZE clause alone, or run it by itself",
+                hint="write the MATCH_RECOGNIZE clause alone, or run it by itself"
+                if statement
+                else "run it by itself",
             )
-        if query.name in files:
-            raise BindError(
-                f"'{files[query.name][0]}' and '{path}' have queries of one name, '{query.name}'",
-                hint="results come by name: SQL has that of its file, Python that of op.Query",
-            )
-        files[query.name] = path, query
+        for query in found.queries if isinstance(found, QueryGroup) else (found,):
+            if query.name in files:
+                other = files[query.name][0]
+                raise BindError(
+                    f"'{other}' and '{path}' have queries of one name, '{query.name}'",
+                    hint="results come by name: SQL has that of its file, Python that of op.Query",
+                )
+            files[query.name] = path, query
     return QueryFiles(tuple(files.values()))
 
 
@@ -182,11 +212,12 @@ def _from_sql(path: Path, dialect: str) -> Query | SqlText:
     return statement
 
 
-def _from_python(path: Path, name: str | None) -> Query:
+def _run(path: Path) -> dict[str, object]:
+    """Run a Python file and return what its names stand for."""
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:
-        namespace = runpy.run_path(str(path), run_name="outpace_query")
+        return runpy.run_path(str(path), run_name="outpace_query")
     except OutpaceError as error:
         place = f"{path}, line {_line(error, path)}"
         error.where = f"{place}: {error.where}" if error.where else place
@@ -198,7 +229,6 @@ def _from_python(path: Path, name: str | None) -> Query:
         ) from error
     finally:
         sys.path.remove(folder)
-    return _chosen(namespace, path, name)
 
 
 def _line(error: BaseException, path: Path) -> int:
@@ -210,47 +240,57 @@ def _line(error: BaseException, path: Path) -> int:
     return lines[-1] if lines else 1
 
 
-def _refuse(one: object, path: Path) -> None:
-    """Refuse what is more than a query, and say how the shell takes it."""
-    if isinstance(one, Join):
-        raise UnsupportedError(
-            "the file defines a join, not a query",
-            where=str(path),
-            hint="write it in SQL: SELECT * FROM a JOIN b ON … WITHIN … BETWEEN …",
-        )
-    if isinstance(one, QueryGroup):
-        raise UnsupportedError(
-            "the file defines a group, not a query",
-            where=str(path),
-            hint="give each query a file: outpace stream a.py b.py",
-        )
-
-
-def _chosen(namespace: dict[str, object], path: Path, name: str | None) -> Query:
-    queries = {key: value for key, value in namespace.items() if isinstance(value, Query)}
+def _chosen(
+    namespace: dict[str, object],
+    path: Path,
+    name: str | None,
+    kinds: tuple[type[Definition], ...],
+) -> Definition:
+    """Return what the names of a file mean: the one that is chosen, `query`, or the only one."""
+    found = {
+        key: one for key, one in namespace.items() if isinstance(one, Query | Join | QueryGroup)
+    }
+    named = {one.name: one for one in found.values() if not isinstance(one, QueryGroup)} | found
     if name is not None:
-        named = {query.name: query for query in queries.values()} | queries
-        if name in named:
-            return named[name]
-        raise BindError(
-            f"there is no query '{name}'", where=str(path), hint=did_you_mean(name, named)
-        )
-    if "query" in queries:
-        return queries["query"]
-    if (one := namespace.get("query")) is not None:
-        _refuse(one, path)
-    distinct = list(dict.fromkeys(queries.values()))
+        if name not in named:
+            hint = did_you_mean(name, named)
+            raise BindError(f"there is no query '{name}'", where=str(path), hint=hint)
+        return _allowed(named[name], path, kinds)
+    if "query" in found:
+        return _allowed(found["query"], path, kinds)
+    distinct = _apart({key: one for key, one in found.items() if isinstance(one, kinds)} or found)
     if len(distinct) == 1:
-        return distinct[0]
-    if not queries:
-        for one in namespace.values():
-            _refuse(one, path)
+        return _allowed(found[distinct[0]], path, kinds)
+    if not found:
         raise BindError(
             "the file defines no query", where=str(path), hint='query = op.Query("name")...'
         )
     raise BindError(
-        f"the file defines {len(queries)} queries",
+        f"the file defines {len(distinct)} queries",
         where=str(path),
-        detail=", ".join(queries),
+        detail=", ".join(distinct),
         hint="call one of them query, or choose with --name",
+    )
+
+
+def _apart(found: Mapping[str, Definition]) -> list[str]:
+    """Return the names of what a file defines, each once, without what a group of it holds."""
+    groups = [one for one in found.values() if isinstance(one, QueryGroup)]
+    held = {query for group in groups for query in group.queries}
+    names: dict[Definition, str] = {}
+    for key, one in found.items():
+        if one not in held:
+            names.setdefault(one, key)
+    return list(names.values())
+
+
+def _allowed(one: Definition, path: Path, kinds: tuple[type[Definition], ...]) -> Definition:
+    if isinstance(one, kinds):
+        return one
+    raise UnsupportedError(
+        f"the file defines a {'join' if isinstance(one, Join) else 'group'}, not a query",
+        where=str(path),
+        hint=f"outpace stream {path} --from LEFT --from RIGHT runs it"
+        if isinstance(one, Join)
+        else f"outpace stream {path} runs it, or choose a query with --name",
     )

@@ -166,11 +166,12 @@ def stream(
 ) -> None:
     """Run a query over a stream; Ctrl-C stops it. With an output, the same command goes on.
 
-    Several queries read the stream once, and the column query says whose a row is; then there are
-    neither side outputs nor sources.
+    Several queries, and an op.group, read the stream once, and the column query says whose a row
+    is; then there are neither side outputs nor sources. An op.Join reads two: --from LEFT --from
+    RIGHT.
 
-    A clause or a query over a small source, and SELECT * FROM a JOIN b ON … WITHIN … over two, run
-    in process if rows go to the console. A folder or another output, --checkpoint, --source, side
+    A clause or a query over a small source, a join and SELECT * FROM a JOIN b ON … WITHIN … run in
+    process if rows go to the console. A folder or another output, --checkpoint, --source, side
     outputs, --metrics-port and other statements need Spark. Only a stream in process is recorded.
     """
     settings = options.pairs(conf, "--conf")

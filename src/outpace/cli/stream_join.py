@@ -1,4 +1,4 @@
-"""A statement of `outpace stream` that is a join of two inputs as they are, and nothing else.
+"""A join of two inputs of `outpace stream`, as they are: one in Python, or a statement that is it.
 
 Such a one runs in process, like a clause; any other statement runs on Spark.
 """
@@ -19,8 +19,7 @@ from outpace.cli.stream_input import StreamInput
 from outpace.errors import BindError, OutpaceError
 from outpace.pattern.bind.join import bind_join
 from outpace.pattern.disorder import InOrder, Invalid, Late
-from outpace.pattern.join import Join
-from outpace.statement.join_step import JoinedTables
+from outpace.pattern.join import SIDES, Join
 from outpace.statement.split import table_of
 
 
@@ -30,22 +29,22 @@ class StreamJoin:
 
     Parameters
     ----------
-    request
-        The statement.
-    tables
-        What it says.
+    asked
+        The join.
     sides
         The inputs, the left one first.
+    statement
+        The statement that it stands in; None where it is one in Python.
     """
 
-    request: SqlText
-    tables: JoinedTables
+    asked: Join
     sides: tuple[StreamInput, StreamInput]
+    statement: SqlText | None = None
 
     @property
     def join(self) -> Join:
         """The join, whose rows come batch by batch."""
-        join = self.tables.join
+        join = self.asked
         return join if join.disorder is not None else replace(join, disorder=InOrder())
 
     def feeds(self, columns: TextOptions) -> tuple[RowFeed, RowFeed] | str:
@@ -55,8 +54,12 @@ class StreamJoin:
             if isinstance(feed, str):
                 return feed
         left, right = (feed for feed in feeds if not isinstance(feed, str))
+        if self.statement is None:
+            return left, right
         with self._placed():
-            names = self.tables.right_names(left.schema.names, right.schema.names)
+            tables = self.statement.statement().steps[0].joined
+            assert tables is not None
+            names = tables.right_names(left.schema.names, right.schema.names)
         return left, RenamedFeed(right, names)
 
     def output(self, left: pa.Schema, right: pa.Schema) -> pa.Schema:
@@ -66,13 +69,15 @@ class StreamJoin:
 
     @contextmanager
     def _placed(self) -> Iterator[None]:
-        """Let errors say where in the file what they are about stands."""
-        statement = self.request.statement()
+        """Let errors say where in the statement what they are about stands."""
         try:
             yield
         except OutpaceError as error:
+            if self.statement is None:
+                raise
+            statement = self.statement.statement()
             placed = statement.located(error, statement.steps[0])
-            raise self.request.located(placed) from error.__cause__
+            raise self.statement.located(placed) from error.__cause__
 
 
 @dataclass
@@ -104,6 +109,8 @@ class RenamedFeed:
 
 def join_of(request: object, inputs: Sequence[StreamInput]) -> StreamJoin | None:
     """Return the join of two inputs that a request is; None where it is something else."""
+    if isinstance(request, Join):
+        return StreamJoin(request, sides_of(inputs))
     if not isinstance(request, SqlText):
         return None
     statement = request.statement()
@@ -117,7 +124,17 @@ def join_of(request: object, inputs: Sequence[StreamInput]) -> StreamJoin | None
     left, right = (named.get(table_of(source) or "") for source in step.sources)
     if left is None or right is None:
         return None
-    return StreamJoin(request, step.joined, (left, right))
+    return StreamJoin(step.joined.join, (left, right), request)
+
+
+def sides_of(inputs: Sequence[StreamInput]) -> tuple[StreamInput, StreamInput]:
+    """Return the left and the right input of a join in Python: by these names, or in order."""
+    if len(inputs) != len(SIDES):
+        raise BindError(
+            f"a join reads two inputs, not {len(inputs)}", hint="--from LEFT --from RIGHT"
+        )
+    first, second = inputs
+    return (second, first) if (second.name, first.name) == SIDES else (first, second)
 
 
 def check_joined(join: Join) -> None:
@@ -129,5 +146,5 @@ def check_joined(join: Join) -> None:
         kind = "late" if disorder.late is Late.SIDE else "invalid"
         raise BindError(
             f"the {kind} rows of a join have no place to go",
-            hint="leave LATE SIDE and INVALID QUARANTINE out",
+            hint='write LATE DROP and INVALID FAIL; late="drop" and invalid="fail" in Python',
         )

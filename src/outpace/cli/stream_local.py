@@ -46,8 +46,8 @@ def why_spark(
     request: Request, inputs: Sequence[StreamInput], additions: Additions, columns: TextOptions
 ) -> str | None:
     """Say why a query over its inputs needs Spark; None if it runs in process."""
-    if isinstance(request, SqlText):
-        return _why_join_on_spark(join_of(request, inputs), columns)
+    if isinstance(request, SqlText | Join):
+        return _why_join_on_spark(_joined(request, inputs, additions), columns)
     if additions.sides:
         return "side outputs are written there"
     if additions.sources:
@@ -67,6 +67,12 @@ def why_spark(
 
     outputs = [output(request)] if isinstance(request, Query) else request.each(output)
     return _why_not_plain([schema, *outputs])
+
+
+def _joined(
+    request: SqlText | Join, inputs: Sequence[StreamInput], additions: Additions
+) -> StreamJoin | None:
+    return join_of(additions.of_join(request) if isinstance(request, Join) else request, inputs)
 
 
 def _why_join_on_spark(joined: StreamJoin | None, columns: TextOptions) -> str | None:
@@ -153,8 +159,8 @@ def in_process(
     request: Request, inputs: Sequence[StreamInput], additions: Additions, columns: TextOptions
 ) -> tuple[Query | QueryFiles | Join, Sequence[RowFeed]]:
     """Return what `run_in_process` runs, and over what, where nothing needs Spark."""
-    if isinstance(request, SqlText):
-        joined = join_of(request, inputs)
+    if isinstance(request, SqlText | Join):
+        joined = _joined(request, inputs, additions)
         assert joined is not None
         feeds = joined.feeds(columns)
         assert not isinstance(feeds, str)

@@ -14,10 +14,11 @@ import pyarrow as pa
 import outpace as op
 from outpace.cli.run_query import QueryFiles, SqlText
 from outpace.cli.stream_input import StreamInput
-from outpace.cli.stream_join import check_joined
+from outpace.cli.stream_join import check_joined, sides_of
 from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.pattern.bind.check import check_emission
 from outpace.pattern.disorder import Disorder, InOrder, Invalid, KSlack, Late
+from outpace.pattern.join import Join
 from outpace.pattern.notation.disorder import parse_disorder
 from outpace.pattern.query import Emission, Query
 from outpace.statement.split import whole_table
@@ -25,8 +26,8 @@ from outpace.statement.split import whole_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: What is to run: a query, a statement, or several queries over one stream.
-Request: TypeAlias = Query | SqlText | QueryFiles
+#: What is to run: a query, a join, a statement, or several queries over one stream.
+Request: TypeAlias = Query | Join | SqlText | QueryFiles
 
 #: What a disorder says of late events and the like where it says nothing.
 _SILENT: Final = InOrder().options
@@ -85,6 +86,16 @@ class Additions:
         check_emission(query)
         return query
 
+    def of_join(self, join: Join) -> Join:
+        """Return a join with its disorder as the options want it."""
+        if self.emission is not None:
+            raise BindError("--emit goes with a query", hint="leave it out: a join gives all rows")
+        if self.disorder is not None:
+            before = join.disorder or InOrder()
+            join = replace(join, disorder=_with_options(self.disorder, before))
+        check_joined(join)
+        return join
+
     def _check(self, query: Query, disorder: Disorder) -> None:
         if disorder.late is Late.SIDE and not self.late:
             raise BindError(
@@ -121,11 +132,16 @@ def check_query(request: Request, inputs: Sequence[StreamInput], additions: Addi
         return
     if additions.sides or additions.sources:
         what = "side outputs" if additions.sides else "sources that are told apart"
+        if isinstance(request, Join):
+            raise UnsupportedError(f"a join has no {what}", hint="leave the option out")
         raise BindError(
             f"a statement has no {what}",
             where=str(request.path),
             hint="write the MATCH_RECOGNIZE clause alone, or a query in Python",
         )
+    if isinstance(request, Join):
+        additions.of_join(request)
+        return
     names = {one.name.lower() for one in inputs}
     for step in request.statement().steps:
         if step.joined is not None:
@@ -142,6 +158,9 @@ def check_query(request: Request, inputs: Sequence[StreamInput], additions: Addi
 
 
 def _check_inputs(request: Request, inputs: Sequence[StreamInput]) -> None:
+    if isinstance(request, Join):
+        sides_of(inputs)
+        return
     names = [one.name.lower() for one in inputs]
     for one in inputs:
         if names.count(one.name.lower()) > 1:
@@ -151,7 +170,7 @@ def _check_inputs(request: Request, inputs: Sequence[StreamInput]) -> None:
     if len(inputs) > 1 and not isinstance(request, SqlText):
         raise BindError(
             f"a query reads one input, not {len(inputs)}",
-            hint="a statement reads several: SELECT * FROM a JOIN b ON … WITHIN …",
+            hint="a join reads two: op.Join, or SELECT * FROM a JOIN b ON … WITHIN …",
         )
 
 
@@ -176,6 +195,8 @@ def _all(request: Request, additions: Additions, holds: Callable[[Query], bool])
     """Say whether something holds for all queries; of a statement nobody knows."""
     if isinstance(request, SqlText):
         return False
+    if isinstance(request, Join):
+        return holds(additions.of_join(request).outline)
     queries = [request] if isinstance(request, Query) else [query for _, query in request.files]
     return all(holds(additions.of(query)) for query in queries)
 
@@ -187,6 +208,8 @@ def endings(request: Request, additions: Additions, timing: Mapping[str, Any]) -
     """
     if isinstance(request, Query):
         queries = [request]
+    elif isinstance(request, Join):
+        queries = [request.outline]
     elif isinstance(request, QueryFiles):
         queries = [query for _, query in request.files]
     else:
@@ -203,6 +226,11 @@ def found(
     """Return the stream of what a query finds: matches, or all outputs where sides are wanted."""
     if isinstance(request, SqlText):
         return _statement(session, request, inputs, additions)
+    if isinstance(request, Join):
+        from outpace.hosts.spark.join import join_frames
+
+        left, right = (side.rows(session) for side in sides_of(inputs))
+        return join_frames(left, right, additions.of_join(request))
     (source,) = inputs
     if isinstance(request, QueryFiles):
         return op.match(source.blocks(session), op.group(*request.each(additions.of)))

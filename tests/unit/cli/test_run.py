@@ -82,12 +82,12 @@ def test_a_program_sees_the_modules_beside_it_and_is_not_the_main_one() -> None:
         ("x = 3\n", "[bind] the file defines no query\n  q.py"),
         (
             "import outpace as op\njoin = op.Join(on='id', within=5, time='ts')\n",
-            "[unsupported] the file defines a join, not a query\n  q.py\n  hint: write it in SQL",
+            "[unsupported] the file defines a join, not a query\n  q.py\n  hint: outpace stream",
         ),
         (
             "import outpace as op\na, b = (op.Query(n).pattern('A') for n in 'ab')\n"
             "query = op.group(a, b)\n",
-            "[unsupported] the file defines a group, not a query\n  q.py\n  hint: give each",
+            "[unsupported] the file defines a group, not a query\n  q.py\n  hint: outpace stream",
         ),
         (
             f"import outpace as op\na = {RISE}\nb = a.within(3)\n",

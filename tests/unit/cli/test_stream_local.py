@@ -174,6 +174,42 @@ def test_queries_that_cannot_run_together_are_refused(arguments: list[str], said
     assert said in error
 
 
+GROUP = """
+import outpace as op
+first = op.Query("first").order_by("ts").pattern("A").define(A="seq < 2").measures(n="A.seq")
+pairs = (op.Query("pairs").order_by("ts").pattern("A B").define(A="seq > 20")
+         .measures(n="B.seq", steps="B.seq - A.seq"))
+both = op.group(first, pairs)
+"""
+
+
+def test_a_group_in_python_runs_as_files_do() -> None:
+    Path("first.sql").write_text(FIRST)
+    Path("pairs.sql").write_text(PAIRS)
+    Path("more.sql").write_text(FIRST)
+    Path("both.py").write_text(GROUP)
+    wanted = stream("first.sql", "pairs.sql", *GENERATED)
+    assert stream("both.py", *GENERATED, "--record", "kept") == wanted
+    replayed = CliRunner().invoke(app, ["replay", "kept", "--query", "both.py"])
+    assert replayed.stdout.splitlines()[-1] == "2 steps of 'first', 'pairs'"
+    assert stream("both.py", *GENERATED, "--name", "both") == wanted
+    code, out, _ = stream("both.py", *GENERATED, "--name", "pairs")
+    assert (code, [line.split() for line in out]) == (0, [["n", "steps"], ["22", "1"], ["24", "1"]])
+    code, out, error = stream("both.py", "more.sql", *GENERATED)
+    assert (code, error.splitlines()[-1]) == (0, "6 rows")
+    Path("both.py").write_text(GROUP.replace("seq > 20", "seqq > 20"))
+    assert "both.py, query 'pairs': define A" in stream("both.py", *GENERATED)[2]
+    Path("both.py").write_text(f"{GROUP}join = op.Join(on='id', within=5, time='ts')\n")
+    assert "defines 2 queries\n  both.py\n  both, join\n" in stream("both.py", *GENERATED)[2]
+    assert "first.py' and 'both.py'" in stream_twice()
+
+
+def stream_twice() -> str:
+    Path("both.py").write_text(GROUP)
+    Path("first.py").write_text(GROUP)
+    return stream("first.py", "both.py", *GENERATED)[2]
+
+
 def test_new_files_are_taken_until_it_is_stopped(folder: Path) -> None:
     Path("grows").mkdir()
     pq.write_table(TICKS.slice(0, 300), "grows/1.parquet")
@@ -376,6 +412,55 @@ def test_a_join_of_two_inputs_is_shown_and_recorded() -> None:
         ["end of left", "0"],
         ["end of right", "1"],
     ]
+
+
+PYTHON_JOIN = """
+import outpace as op
+joined = op.Join(on="id", within=5, time="ts", how="left")
+"""
+
+
+def write_python_join() -> None:
+    """Write the sides by their own names, and the join of them in Python."""
+    write_sides()
+    paid = pa.table({"id": [1, 3], "ts": [12, 29], "paid": [3.5, 1.0]})
+    with create("by_id.log", paid.schema).writer() as writer:
+        writer.append(paid)
+    Path("join.sql").write_text(JOIN)
+    Path("join.py").write_text(PYTHON_JOIN)
+
+
+def test_a_join_in_python_runs_as_a_statement_does() -> None:
+    write_python_join()
+    wanted = stream("join.sql", *SIDES, "--trigger", "once")
+    inputs = ["--from", "log:orders.log", "--from", "log:by_id.log"]
+    assert stream("join.py", *inputs, "--trigger", "once", "--record", "kept") == wanted
+    assert stream("join.py", *inputs, "--trigger", "once", "--slack", "7") == wanted
+    named = ["--from", "right=log:by_id.log", "--from", "left=log:orders.log"]
+    assert stream("join.py", *named, "--trigger", "once") == wanted
+    replayed = CliRunner().invoke(app, ["replay", "kept", "--query", "join.py"])
+    assert replayed.stdout.splitlines()[-1] == "4 steps of 'join'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (SIDES[:2], "a join reads two inputs, not 1"),
+        (["other.sql", *SIDES], "a join does not run together with others\n  join.py"),
+        ([*SIDES, "--emit", "confirmed"], "--emit goes with a query"),
+        ([*SIDES, "--late-to", "late"], "a join has no side outputs"),
+        ([*SIDES, "--source", "east"], "a join has no sources that are told apart"),
+        ([*SIDES, "--disorder", "SLACK 5 LATE SIDE"], "the late rows of a join have no place"),
+        ([*SIDES, "--current"], "--current goes with one query"),
+        (SIDES, "unknown column 'id'"),
+    ],
+)
+def test_a_join_in_python_that_cannot_run_is_refused(arguments: list[str], said: str) -> None:
+    write_python_join()
+    Path("other.sql").write_text(FIRST)
+    code, out, error = stream("join.py", *arguments)
+    assert (code, out) == (2, [])
+    assert said in error
 
 
 @pytest.mark.parametrize(

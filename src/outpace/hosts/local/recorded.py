@@ -17,7 +17,7 @@ from outpace.pattern.checkpoints import LeastWork
 from outpace.pattern.disorder import Speculative
 from outpace.pattern.group import QueryGroup
 from outpace.pattern.join import Join
-from outpace.pattern.notation.disorder import disorder_clauses
+from outpace.pattern.notation.disorder import disorder_clauses, parse_disorder
 from outpace.pattern.notation.join_values import read_join, write_join
 from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.query import Query
@@ -66,23 +66,39 @@ def recall(said: Mapping[str, Any], given: Recordable | None, path: Path) -> Rec
     said
         What the recording says.
     given
-        The same, as the user has it; None where the recording is to tell.
+        The same, as the user has it; None where the recording is to tell. Of the order of events
+        it may say nothing: `outpace stream` has options for that, so the recording says it.
     path
         The file that says it.
     """
     if "join" in said:
         join = read_join(said["join"])
-        return join if given is None else _same(given, given == join, said, path)
+        if given is None:
+            return join
+        if isinstance(given, Join) and given.disorder is None:
+            given = replace(given, disorder=join.disorder)
+        return _same(given, given == join, said, path)
     if "queries" in said:
         parts = said["queries"]
-        if given is not None:
-            same = isinstance(given, QueryGroup) and describe(given)["queries"] == parts
-            return _same(given, same, said, path)
-        return QueryGroup(tuple(_query(one, path) for one in parts))
-    if given is not None:
-        same = isinstance(given, Query) and identity_of(given) == said["identity"]
+        if given is None:
+            return QueryGroup(tuple(_query(one, path) for one in parts))
+        if isinstance(given, QueryGroup) and len(given.queries) == len(parts):
+            given = QueryGroup(tuple(map(_ordered, given.queries, parts)))
+        same = isinstance(given, QueryGroup) and describe(given)["queries"] == parts
         return _same(given, same, said, path)
-    return _query(said, path)
+    if given is None:
+        return _query(said, path)
+    given = _ordered(given, said) if isinstance(given, Query) else given
+    same = isinstance(given, Query) and identity_of(given) == said["identity"]
+    return _same(given, same, said, path)
+
+
+def _ordered(given: Query, said: Mapping[str, Any]) -> Query:
+    """Return a query that says nothing of the order of events with what the recording says."""
+    last = said["identity"].rpartition("\n")[2]
+    if given.order_of_arrival is not None or not last.startswith("DISORDER "):
+        return given
+    return given.disorder(parse_disorder(last.removeprefix("DISORDER "), "the recording"))
 
 
 def _same(given: Recordable, same: bool, said: Mapping[str, Any], path: Path) -> Recordable:
