@@ -229,8 +229,8 @@ def run_in_process(
                 if piece.num_rows:
                     found.append(matcher.push(piece, source))
             for source in [source for source, feed in going.items() if feed.ended]:
-                found.append(matcher.finish(source))
                 del going[source]
+                found.append(matcher.finish(source if going else None))
             if found:
                 result = TableResult.of(pa.concat_tables(found))
                 shown, rows = result.first_rows(writer.limit)

@@ -386,7 +386,8 @@ SIDES = ["--from", "log:orders.log", "--from", "payments=log:paid.log"]
 
 
 def write_sides() -> None:
-    orders = pa.table({"id": [1, 2, 3], "ts": [10, 20, 30], "item": ["tea", "jam", "oil"]})
+    items = ["tea", "jam", "oil", "rye"]
+    orders = pa.table({"id": [1, 2, 3, 4], "ts": [10, 20, 30, 40], "item": items})
     paid = pa.table({"order_id": [1, 3], "ts": [12, 29], "paid": [3.5, 1.0]})
     for name, rows in (("orders", orders), ("paid", paid)):
         with create(f"{name}.log", rows.schema).writer() as writer:
@@ -398,19 +399,20 @@ def test_a_join_of_two_inputs_is_shown_and_recorded() -> None:
     Path("join.sql").write_text(JOIN)
     arguments = ["join.sql", *SIDES, "--trigger", "available-now", "--record", "kept"]
     code, out, error = stream(*arguments)
-    assert (code, error.splitlines()[-1]) == (0, "3 rows"), error
+    assert (code, error.splitlines()[-1]) == (0, "4 rows"), error
     assert [line.split() for line in out] == [
         ["id", "ts", "ts_left", "item", "ts_right", "paid"],
         ["1", "12", "10", "tea", "12", "3.5"],
         ["2", "25", "20", "jam", "NULL", "NULL"],
         ["3", "30", "30", "oil", "29", "1.0"],
+        ["4", "45", "40", "rye", "NULL", "NULL"],
     ]
     replayed = CliRunner().invoke(app, ["replay", "kept"]).stdout.splitlines()
     assert [re.split(r" {2,}", line.strip())[1:3] for line in replayed[1:-1]] == [
-        ["3 rows of left", "0"],
+        ["4 rows of left", "0"],
         ["2 rows of right", "2"],
         ["end of left", "0"],
-        ["end of right", "1"],
+        ["end", "2"],
     ]
 
 
