@@ -86,16 +86,26 @@ def test_explain_shows_matches_and_what_is_undecided() -> None:
     assert "kept: 1 row, 0 open windows, 1 partition, 0 waiting, watermark 3" in text
 
 
+def test_explain_of_a_group_goes_query_by_query() -> None:
+    fall = op.Query("fall").order_by("ts").pattern("A").define(A="price < 5").measures(at="A.ts")
+    matcher = op.open(op.group(RISE.within(5), fall), record="together")
+    matcher.push({"ts": [1, 2], "price": [5.0, 6.0], "key": ["a", "a"]})
+    matcher.push({"ts": [3], "price": [4.0], "key": ["a"]})
+    code, lines, error = replay("together", "--explain")
+    assert (code, error) == (0, "")
+    assert lines[1:4] == ["", "rise:", "key  at"]
+    text = "\n".join(lines)
+    assert "query 'rise':\n\nmatch 0, key = 'a', rows 0 to 1" in text
+    assert "query 'fall':\n\nmatch 0, row 2" in text
+
+
 def test_explain_says_once_what_it_does_not_explain() -> None:
-    matcher = op.open(op.group(RISE.within(5)), record="together")
+    matcher = op.open(RISE.over(op.windows.count(2)), record="windows")
     matcher.push({"ts": [1, 2], "price": [5.0, 6.0], "key": ["a", "a"]})
     matcher.push({"ts": [3], "price": [5.0], "key": ["a"]})
-    code, lines, error = replay("together", "--explain")
-    assert (code, error) == (
-        0,
-        "steps of a group are not explained: record one query by itself\n",
-    )
-    assert lines[1:4] == ["", "rise:", "key  at"]
+    code, lines, error = replay("windows", "--explain")
+    assert (code, error) == (0, "steps are explained of a query without windows\n")
+    assert lines[1:3] == ["key  at", "a     2"]
 
 
 def test_a_step_that_gives_something_else_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

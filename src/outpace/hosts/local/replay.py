@@ -46,7 +46,7 @@ from outpace.pattern.argument import a_whole_number
 from outpace.pattern.group import QueryGroup
 from outpace.pattern.join import Join
 from outpace.pattern.notebook import Text
-from outpace.pattern.query import checked_query
+from outpace.pattern.query import Query, checked_query
 
 _LOG: Final = logging.getLogger("outpace.stream")
 
@@ -138,6 +138,23 @@ class MatcherCall:
     block: Block
     outcome: Outcome
 
+    def why(self, index: int) -> str:
+        """Explain a match."""
+        from outpace.explanation.why import why
+        from outpace.explanation.why_joined import why_joined
+
+        explain = why if self.task.bound.query.join is None else why_joined
+        return explain(self.task, self.block, self.outcome.found, index)
+
+    def undecided(self) -> list[str]:
+        """Return a line for each row that later ones decide about."""
+        from outpace.explanation.why import undecided
+        from outpace.explanation.why_joined import undecided_joined
+
+        if self.task.bound.query.join is not None:
+            return undecided_joined(self.task, self.block, self.outcome)
+        return undecided(self.task, self.block, self.outcome.resume)
+
 
 @dataclass(frozen=True)
 class ReplayedStep:
@@ -197,7 +214,8 @@ class ReplayedStep:
     skipped: bool
     state: StreamState
     _calls: list[MatcherCall] = field(default_factory=list, repr=False)
-    _unexplained: str | None = field(default=None, repr=False)
+    #: For each query why its steps are not explained; None where they are.
+    _reasons: dict[str, str | None] = field(default_factory=dict, repr=False)
 
     @property
     def matches(self) -> pa.Table:
@@ -229,29 +247,39 @@ class ReplayedStep:
         """Explain why each match is one, and which rows a match may still start with.
 
         Rows are those of the partitions that the step looked at, and are numbered from the
-        beginning of the stream. Where steps are not explained, the text says why: see
-        `Replay.unexplained`.
+        beginning of the stream. Of a join it says what made each pair one, and which rows of each
+        side still wait. The queries of a group are explained one after the other. Where steps are
+        not explained, the text says why: see `Replay.unexplained`.
 
         Parameters
         ----------
         limit
-            How many matches are explained.
+            How many matches of a query are explained.
         """
-        from outpace.explanation.why import undecided, why
+        texts = {name: self._explained(name, limit) for name in self._reasons}
+        if len(texts) == 1:
+            return Text(*texts.values())
+        return Text(
+            "\n\n".join(f"query '{name}':\n\n{text}" for name, text in texts.items() if text)
+        )
 
-        if self._unexplained is not None:
-            return Text(self._unexplained)
+    def _explained(self, name: str, limit: int) -> str:
+        """Explain what a query did in the step."""
+        reason = self._reasons[name]
+        if reason is not None:
+            return reason
         parts = []
-        for call in self._calls:
+        calls = [call for call in self._calls if call.task.bound.query.name == name]
+        # A later call of the step decides what was open in an earlier one.
+        ended = any(call.block.ended for call in calls)
+        for call in calls:
             found = call.outcome.found
-            shown = range(min(len(found.start), limit))
-            parts += [why(call.task, call.block, found, index) for index in shown]
+            parts += [call.why(index) for index in range(min(len(found.start), limit))]
             if len(found.start) > limit:
                 parts.append(f"and {len(found.start) - limit:,} more")
-            lines = undecided(call.task, call.block, call.outcome.resume)
-            if lines:
+            if not ended and (lines := call.undecided()):
                 parts.append("\n".join(["undecided:", *(f"  {line}" for line in lines)]))
-        return Text("\n\n".join(parts))
+        return "\n\n".join(parts)
 
 
 def _emitted(instructions: list[Instruction]) -> Emit:
@@ -306,6 +334,11 @@ class Replay(Iterator[ReplayedStep]):
         self._until = until
         #: What the matcher was asked in the present step.
         self._calls: list[MatcherCall] = []
+        #: The queries of a group, each by itself, for its steps to be explained: in the group they
+        #: share conditions, and rows that none can use are left out.
+        self._apart: dict[str, StreamMatcher] = {}
+        #: Whether a group began with what was kept, which a query by itself cannot.
+        self._resumed = False
         self.stream = self._opened()
         self._steps = self._replayed()
 
@@ -317,16 +350,16 @@ class Replay(Iterator[ReplayedStep]):
     @property
     def unexplained(self) -> str | None:
         """Why steps are not explained; None where they are."""
-        query = self.query
-        if isinstance(query, QueryGroup):
-            return "steps of a group are not explained: record one query by itself"
-        if isinstance(query, Join):
-            return "steps of a join are not explained: its columns say what was joined"
-        if query.windows is not None:
-            return "steps are explained of a query without windows"
-        if query.uncertainty is not None:
-            return "steps are explained of a query without uncertain, in one order of the events"
-        return None
+        reasons = list(self._reasons.values())
+        return reasons[0] if None not in reasons else None
+
+    @property
+    def _reasons(self) -> dict[str, str | None]:
+        """For each query why its steps are not explained; None where they are."""
+        if isinstance(self.query, QueryGroup):
+            resumed = _RESUMED if self._resumed else None
+            return {query.name: resumed or _reason(query) for query in self.query.queries}
+        return {self.query.name: None if isinstance(self.query, Join) else _reason(self.query)}
 
     def __next__(self) -> ReplayedStep:
         return next(self._steps)
@@ -339,14 +372,14 @@ class Replay(Iterator[ReplayedStep]):
             sources, timeouts = recording.sources, recording.timeouts
             if isinstance(query, QueryGroup):
                 sources = check_group(query, sources, timeouts=timeouts)
+                for one in query.queries:
+                    if _reason(one) is None:
+                        self._apart[one.name] = StreamMatcher(
+                            one, sources=sources, timeouts=timeouts, choose=self._observed
+                        )
                 return GroupMatcher(query, sources=sources, timeouts=timeouts)
             sources = check_stream(query, sources, timeouts=timeouts)
-            return StreamMatcher(
-                query,
-                sources=sources,
-                timeouts=timeouts,
-                choose=self._observed if self.unexplained is None else None,
-            )
+            return StreamMatcher(query, sources=sources, timeouts=timeouts, choose=self._observed)
         except OutpaceError as error:
             error.where = error.where or str(recording.path)
             raise
@@ -356,7 +389,8 @@ class Replay(Iterator[ReplayedStep]):
         for frame, payload in self._recording.frames():
             with self._recording.reading(frame):
                 if frame.kind is FrameKind.STATE:
-                    return JoinStream(join, sides_of(State.decode(payload.to_pybytes())))
+                    sides = sides_of(State.decode(payload.to_pybytes()))
+                    return JoinStream(join, sides, self._observed)
             break
         raise StateError(
             f"the recording in '{self._recording.path}' has no beginning",
@@ -364,7 +398,11 @@ class Replay(Iterator[ReplayedStep]):
         )
 
     def _observed(self, task: Task) -> Matcher:
-        return _ObservedMatcher(task, compiled_soon(task), self._calls)
+        """Return a matcher, one that is seen where its steps are explained."""
+        matcher = compiled_soon(task)
+        if self._reasons[task.bound.query.name] is not None:
+            return matcher
+        return _ObservedMatcher(task, matcher, self._calls)
 
     def _replayed(self) -> Iterator[ReplayedStep]:
         pending: tuple[LogFrame, Stimulus] | None = None
@@ -391,13 +429,15 @@ class Replay(Iterator[ReplayedStep]):
 
     def _begin(self, kind: FrameKind, payload: pa.Buffer) -> None:
         if kind is FrameKind.SCHEMA:
-            self.stream.bind(read_table(payload).schema)
+            for stream in (self.stream, *self._apart.values()):
+                stream.bind(read_table(payload).schema)
         else:
             self.stream.restore(payload.to_pybytes())
+            self._apart, self._resumed = {}, True
 
     def _step(self, frame: LogFrame, stimulus: Stimulus, recorded: Recorded | None) -> ReplayedStep:
         self._calls.clear()
-        stream = self.stream
+        stream, reasons = self.stream, self._reasons
         grouped = isinstance(self.query, QueryGroup)
         instructions: list[Instruction] | Instructions = {} if grouped else []
         error: Exception | None = None
@@ -410,6 +450,8 @@ class Replay(Iterator[ReplayedStep]):
             except Exception as failure:
                 error, outcome = failure, failure_of(failure)
             same = None if recorded is None else outcome == recorded
+            if error is None:
+                self._step_apart(stimulus, reasons)
         state = StreamState(
             stream.rows_kept,
             stream.open_windows,
@@ -429,8 +471,18 @@ class Replay(Iterator[ReplayedStep]):
             skipped,
             state,
             list(self._calls),
-            self.unexplained,
+            reasons,
         )
+
+    def _step_apart(self, stimulus: Stimulus, reasons: dict[str, str | None]) -> None:
+        """Let the queries of a group take a step each; one that fails takes no more."""
+        for name, alone in list(self._apart.items()):
+            try:
+                alone.step(stimulus)
+            except Exception as error:
+                message = error.message if isinstance(error, OutpaceError) else str(error)
+                reasons[name] = f"the query failed: {message}"
+                del self._apart[name]
 
     def _title(self, stimulus: Stimulus) -> str:
         if isinstance(stimulus, TimerFired):
@@ -444,6 +496,18 @@ class Replay(Iterator[ReplayedStep]):
         if isinstance(stimulus, WatermarkArrived):
             return f"time {self.stream.time_text(stimulus.watermark)}{of}"
         return f"end{of}"
+
+
+#: Why steps of a group are not explained that goes on from saved state.
+_RESUMED: Final = "steps of a group are explained where the recording has its beginning"
+
+
+def _reason(query: Query) -> str | None:
+    if query.windows is not None:
+        return "steps are explained of a query without windows"
+    if query.uncertainty is not None:
+        return "steps are explained of a query without uncertain, in one order of the events"
+    return None
 
 
 class _ObservedMatcher:

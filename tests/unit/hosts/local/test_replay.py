@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 import re
@@ -37,6 +38,7 @@ from outpace.engine.wire import instructions_checksum, read_stimulus, write_stim
 from outpace.errors import OutpaceError, StateError
 from outpace.hosts.local.recording import Recorder, StreamRecording
 from outpace.ingest.log.frame import FrameKind
+from outpace.pattern.group import QueryGroup
 
 RISE = (
     op.Query("rise")
@@ -722,17 +724,106 @@ def test_what_is_not_explained_is_told_and_not_made_up(folder: Path) -> None:
     assert told == "steps are explained of a query without uncertain, in one order of the events"
 
 
-def test_a_step_of_a_group_has_the_longest_slack_and_says_why_it_is_not_explained(
-    folder: Path,
-) -> None:
-    one, other = (
-        op.Query(name).order_by("ts").pattern("A").measures(at="A.ts").disorder(op.KSlack(slack))
-        for name, slack in (("one", 5), ("other", 1))
+def grouped() -> QueryGroup:
+    """Return two queries that share a condition and drop rows, and one over windows."""
+    base = op.Query("low").order_by("ts").pattern("A").define(A="price < 2").measures(at="A.ts")
+    falls = (
+        op.Query("falls")
+        .order_by("ts")
+        .pattern("A ->> B")
+        .define(A="price > 3", B="price < 2 AND price < A.price")
     )
-    told = unexplained(folder, lambda: op.open(op.group(one, other), record=folder))
-    assert told == "steps of a group are not explained: record one query by itself"
-    (step,) = op.replay(folder)
-    assert step.state.slack == 5
+    return op.group(
+        base.disorder(op.KSlack(5)),
+        falls.measures(at="B.ts").within(9).disorder(op.KSlack(1)),
+        replace(base, name="wide").over(op.windows.count(2)).disorder(op.KSlack(1)),
+    )
+
+
+def test_steps_of_a_group_are_explained_query_by_query_as_each_alone_is(folder: Path) -> None:
+    queries = grouped()
+    pieces = [{"ts": [1, 4, 2], "price": [4.0, 1.0, 2.5]}, {"ts": [9], "price": [5.0]}]
+    streams = [op.open(queries, record=folder / "all")]
+    streams += [op.open(query, record=folder / query.name) for query in queries.queries]
+    for stream in streams:
+        for piece in pieces:
+            stream.push(piece)
+        stream.finish()
+    assert op.replay(folder / "all").unexplained is None
+    alone = [list(op.replay(folder / query.name)) for query in queries.queries]
+    together = list(op.replay(folder / "all"))
+    for step, *each in zip(together, *alone, strict=True):
+        texts = [
+            (one.explain(), query.name) for one, query in zip(each, queries.queries, strict=True)
+        ]
+        wanted = "\n\n".join(f"query '{name}':\n\n{text}" for text, name in texts if text)
+        assert step.explain() == wanted
+    assert "price < A.price  1.0 < 4.0" in together[1].explain()
+    assert together[1].state.slack == 5
+
+
+def test_a_group_that_goes_on_from_saved_state_says_that_it_is_not_explained(folder: Path) -> None:
+    queries = grouped()
+    before = op.open(queries)
+    before.push({"ts": [1], "price": [4.0]})
+    op.resume(queries, before.state(), record=folder).push({"ts": [4], "price": [1.0]})
+    steps = op.replay(folder)
+    (step,) = steps
+    assert (
+        steps.unexplained == "steps of a group are explained where the recording has its beginning"
+    )
+    assert steps.unexplained in step.explain()
+
+
+def test_a_query_of_a_group_that_fails_is_explained_up_to_there(folder: Path) -> None:
+    base = op.Query("bad").order_by("ts").pattern("A").measures(at="A.ts")
+    bad = base.measures(n="CAST(A.text AS INTEGER)")
+    stream = op.open(op.group(replace(base, name="good"), bad), record=folder)
+    for ts, text in ((1, "1"), (2, "x"), (3, "3")):
+        stream.push({"ts": [ts], "text": [text]})
+    texts = [step.explain() for step in op.replay(folder)]
+    assert "query 'bad':\n\nmatch 0" in texts[0]
+    assert "query 'bad':\n\nthe query failed: " in texts[1]
+    assert "query 'bad'" not in texts[2]
+    assert all("query 'good':\n\nmatch 0" in text for text in texts)
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_steps_of_a_join_tell_pairs_and_who_waits_on_each_side(folder: Path, how: str) -> None:
+    sides = [pa.schema({"id": pa.int64(), "ts": pa.int64(), name: pa.int64()}) for name in "ab"]
+    join = op.Join(on="id", within=5, time="ts", how=how)
+    stream = op.open(join, schema=sides, record=folder)
+    stream.push({"id": [1, 2], "ts": [10, 11], "a": [1, 2]}, "left")
+    stream.push({"id": [1, 3], "ts": [12, 12], "b": [1, 2]}, "right")
+    stream.heartbeat("left", 13)
+    stream.heartbeat("right", 17)
+    stream.finish()
+    texts = [step.explain() for step in op.replay(folder)]
+    assert texts[0] == ""
+    assert texts[1].startswith("undecided:\n  row 0 of left at 10 (id = 1): a partner may come")
+    pair = "match 0, id = 1: row 0 of left at 10 and row 2 of right at 12 are 2 apart, at most 5"
+    assert texts[2].startswith(pair)
+    waits = "  row 0 of left at 10 (id = 1): a partner may come up to 15\n"
+    assert waits in texts[2]
+    assert "  row 2 of right at 12 (id = 1): a partner may come up to 17" in texts[2]
+    lonely = "match 0, id = 2: row 1 of left at 11 has no partner: none came with a time up to 16"
+    assert (lonely in "\n".join(texts)) == (how == "left")
+    assert "undecided" not in texts[-1]
+
+
+def test_a_join_says_who_has_no_partner_yet_and_counts_many(folder: Path) -> None:
+    kind = pa.timestamp("us", "UTC")
+    sides = [pa.schema({"id": pa.int64(), "ts": kind, name: pa.int64()}) for name in "ab"]
+    join = op.Join(on="id", within="5 s", time="ts", how="left")
+    stream = op.open(join, schema=sides, record=folder)
+    times = [datetime.datetime(2024, 1, 2, 0, 0, n, tzinfo=datetime.UTC) for n in range(8)]
+    stream.push({"id": [1] * 8, "ts": times, "a": [0] * 8}, "left")
+    stream.heartbeat("right", times[1])
+    stream.heartbeat("right", times[7])
+    text = list(op.replay(folder))[-1].explain()
+    assert "and 1 more of left" in text
+    assert "row 0 of left at 2024-01-02 00:00:00" in text
+    assert "a partner may come up to 2024-01-02 00:00:11+00:00, it has none yet" in text
 
 
 def test_a_refused_step_of_a_group_gives_nothing_by_names(tmp_path: Path) -> None:
