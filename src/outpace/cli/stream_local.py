@@ -34,8 +34,9 @@ from outpace.hosts.clock import clock_time
 from outpace.hosts.local.group import Results
 from outpace.hosts.local.open import open_query
 from outpace.hosts.local.stream import StreamMatcher
+from outpace.pattern.bind.disorder import SOURCE
 from outpace.pattern.bind.query import bind
-from outpace.pattern.disorder import InOrder, Punctuation
+from outpace.pattern.disorder import InOrder, Punctuation, Speculative
 from outpace.pattern.group import group
 from outpace.pattern.join import SIDES, Join
 from outpace.pattern.query import Query
@@ -217,7 +218,8 @@ def run_in_process(
         for feed in feeds:
             feed.freeze()
     going = dict(zip(sources, feeds, strict=True))
-    status = LocalStatus()
+    status, awaited = LocalStatus(), _clock_sources(request)
+    told = False
     with status_view(messages, status) as view:
         while going and not stop.event.is_set():
             began = time.monotonic()
@@ -241,10 +243,37 @@ def run_in_process(
                 status.late = matcher.order.late
                 status.events = sum(piece.num_rows for piece in pieces.values())
                 status.seconds = time.monotonic() - began
+            awaited -= _senders(pieces.values(), awaited)
+            if awaited and not told and matcher.order.buffered:
+                told = True
+                messages.print(Text(_awaiting(awaited, matcher.order.buffered)))
             view.show()
             if going and pause:
                 stop.event.wait(max(0.0, pause - (time.monotonic() - began)))
     messages.print(Text(counted(status.rows, "row")))
+
+
+def _clock_sources(request: Query | QueryFiles | Join) -> set[str]:
+    """Return the sources whose events move the clock of a query."""
+    if isinstance(request, Join):
+        return set()
+    queries = [request] if isinstance(request, Query) else [query for _, query in request.files]
+    disorders = [query.order_of_arrival for query in queries]
+    clocks = (one.clock for one in disorders if isinstance(one, Speculative))
+    return {clock for clock in clocks if clock is not None}
+
+
+def _senders(pieces: Iterable[pa.Table], names: set[str]) -> set[str]:
+    """Return those of some sources that sent rows of these pieces."""
+    if not names:
+        return set()
+    columns = [piece.column(SOURCE).cast(pa.string()).unique().to_pylist() for piece in pieces]
+    return names & {name for column in columns for name in column}
+
+
+def _awaiting(clocks: set[str], waiting: int) -> str:
+    named = " and ".join(f"'{name}'" for name in sorted(clocks))
+    return f"{counted(waiting, 'event')} wait: none of {named} has come, which moves the clock"
 
 
 def _next(feed: RowFeed, whole: bool) -> pa.Table:

@@ -684,10 +684,12 @@ def checked_query(query: object) -> Query:
     """Return what a user passed as a query, or say that it is none."""
     if isinstance(query, Query):
         return query
-    raise BindError(
-        f"a query is expected, not an object of type {type(query).__name__}",
-        hint='write op.Query("name").pattern("A B")',
-    )
+    from outpace.pattern.join import Join
+
+    hint = 'write op.Query("name").pattern("A B")'
+    if isinstance(query, Join):
+        hint = "op.open and op.run take a join; what it gives, and op.join of two tables, is data"
+    raise BindError(f"a query is expected, not an object of type {type(query).__name__}", hint=hint)
 
 
 def _skip_to(skip: Skip, variable: str, strict: bool) -> AfterMatch:

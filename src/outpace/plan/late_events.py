@@ -30,6 +30,8 @@ class LateEvents:
     def __init__(self, *queries: Query) -> None:
         first, *others = (f"'{query.name}'" for query in queries)
         self._who = f"queries {first} and {len(others)} more" if others else f"query {first}"
+        joined = any(query.join is not None for query in queries)
+        self._wait = "op.Join(disorder=...)" if joined else ".disorder(...)"
         trees = (query.tree for query in queries if query.tree is not None)
         nodes = (node for tree in trees for node in ast.walk(tree))
         self._negated = tuple(dict.fromkeys(n.name for n in nodes if isinstance(n, ast.Not)))
@@ -48,5 +50,5 @@ class LateEvents:
             names = ", ".join(f"!{name}" for name in self._negated)
             text += f"; with {names} in the pattern, matches may be FALSE ALARMS"
         return (
-            f'{text}. Let events wait longer with .disorder(...), or see late ones with late="side"'
+            f'{text}. Let events wait longer with {self._wait}, or see late ones with late="side"'
         )

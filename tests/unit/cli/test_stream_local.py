@@ -537,6 +537,43 @@ def test_changes_are_told_in_plain_words_where_no_terminal_is(
     assert (code, "every match is the latest" in error) == (2, True)
 
 
+def test_events_that_wait_for_the_clock_are_told_of() -> None:
+    schema = pa.schema({"ts": pa.int64(), "source": pa.string()})
+    disorder = op.Speculative(2, alpha=0, clock="cam")
+    query = op.Query("q").order_by("ts").pattern("A").measures(n="A.ts").disorder(disorder)
+    for pieces, said in (
+        ([[(1, "a"), (2, "b")], [(3, "a")]], True),
+        ([[(1, "a"), (2, "cam")], [(3, "a")]], False),
+    ):
+        text, stop = io.StringIO(), StopRequest()
+        console = Console(file=text, width=100)
+        tables = [pa.table([*zip(*piece, strict=True)], schema=schema) for piece in pieces]
+        feed = Stopping(schema, tables, stop)
+        arguments = ([feed], ConsoleWriter(console, 9), {"processingTime": "1 milliseconds"})
+        run_in_process(query, *arguments, stop, console)
+        told = "2 events wait: none of 'cam' has come, which moves the clock"
+        assert text.getvalue().count(told) == said
+
+
+@dataclass
+class Stopping:
+    """A feed that asks to stop when it has no more."""
+
+    schema: pa.Schema
+    pieces: list[pa.Table]
+    stop: StopRequest
+    ended: bool = False
+
+    def freeze(self) -> None:
+        """Nothing else comes."""
+
+    def take(self) -> pa.Table:
+        if self.pieces:
+            return self.pieces.pop(0)
+        self.stop.event.set()
+        return self.schema.empty_table()
+
+
 @pytest.mark.parametrize("plain", [False, True])
 def test_on_a_terminal_changes_have_three_colours_and_a_legend(folder: Path, plain: bool) -> None:
     arguments = changing(folder)

@@ -6,7 +6,7 @@ file, with the methods of `Order`), and a word in `outpace.pattern.notation.diso
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -64,9 +64,13 @@ def _make_speculative(bound: BoundQuery, disorder: BoundDisorder, schema: pa.Sch
         raise UnsupportedError(
             f"nothing says what K is for {kind.__name__}",
             where="op.Speculative",
-            hint="give it a row in RULES of outpace.engine.order.choose",
+            hint=f"write a duration, or one of {_names(RULES)}",
         )
     return SpeculativeOrder(bound, disorder, schema, RULES[kind](inner))
+
+
+def _names(kinds: Iterable[type[Disorder]]) -> str:
+    return ", ".join(f"op.{kind.__name__}" for kind in kinds)
 
 
 #: What runs each kind.
@@ -97,8 +101,9 @@ def make_order(
         kind = type(disorder.value)
         if kind not in ORDERS:
             raise UnsupportedError(
-                f"nothing runs {kind.__name__}",
-                hint="give it a row in ORDERS of outpace.engine.order.choose",
+                f"{kind.__name__} is no reorderer of Outpace",
+                where="disorder",
+                hint=f"write one of {_names(ORDERS)}",
             )
         return ORDERS[kind](bound, disorder, schema, **given)
 

@@ -47,7 +47,7 @@ def source_names(sources: Iterable[str]) -> tuple[str, ...]:
 def no_source(source: str | None, sources: Sequence[str]) -> DataError:
     """Return the error for a source that is not among those of a stream."""
     hint = did_you_mean(source or "", sources) or f"there are {', '.join(sources[:10])}"
-    return DataError(f"there is no source '{source or ''}'", hint=hint)
+    return DataError(stray_reason(source), hint=hint)
 
 
 def owners_of(column: pa.ChunkedArray, sources: Sequence[str]) -> Owners:

@@ -145,11 +145,16 @@ class RetainedEvents(Stateful, Generic[Mark]):
         known = CheckpointWork(
             since, coming, sure, self._size, *work.costs, work.apart, work.missed, used
         )
-        interval = plain(self._model.interval(known))
+        name = type(self._model).__name__
+        try:
+            interval = plain(self._model.interval(known))
+        except Exception as error:
+            raise DataError(
+                f"{name}.interval failed", detail=f"{type(error).__name__}: {error}"
+            ) from error
         if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
             raise DataError(
-                f"{type(self._model).__name__}.interval returned {shown(interval)}, which is no "
-                "number of events",
+                f"{name}.interval returned {shown(interval)}, which is no number of events",
                 hint="return a whole number from 1 on",
             )
         return interval

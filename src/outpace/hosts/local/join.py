@@ -72,6 +72,8 @@ class JoinStream(StreamMatcher):
         own = self._join.schemas[SIDES.index(source)]
         return rows_of_side(self._join, source, to_arrow(data, None, own))
 
+    _disorder_hint = 'write op.Join(..., disorder=op.KSlack("2 s"))'
+
     def _check_source(self, source: str | None) -> None:
         hint = 'write push(rows, "left") or "right"'
         if source is None:

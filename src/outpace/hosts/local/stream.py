@@ -357,11 +357,12 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
         ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
         return self._marked(self._last.matches, NEVER if ended else self._last.watermark)
 
+    #: How a query says that events come out of order.
+    _disorder_hint = 'write disorder(op.KSlack("2 s"))'
+
     def _set_aside(self, kind: Aside) -> pa.Table:
         if self._query.order_of_arrival is None:
-            raise DataError(
-                "the query takes its events in order", hint='write disorder(op.KSlack("2 s"))'
-            )
+            raise DataError("the query takes its events in order", hint=self._disorder_hint)
         if self._last is None or self._schema is None:
             raise DataError("nothing has been pushed yet")
         nothing = self._schema.empty_table()

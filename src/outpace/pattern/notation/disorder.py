@@ -38,7 +38,7 @@ from outpace.pattern.notation.lexer import SourceText, TokenCursor, TokenKind
 from outpace.pattern.notation.literal import read_number
 from outpace.pattern.notation.parse_windows import read_span
 from outpace.pattern.notation.print_expression import print_expression
-from outpace.pattern.notation.print_name import print_name
+from outpace.pattern.notation.print_name import print_name, print_object
 from outpace.pattern.query import Query
 from outpace.pattern.setting import (
     Choice,
@@ -327,4 +327,4 @@ def _in_python(value: Any) -> str:
         case tuple():
             spans = (f"{name!r}: {_in_python(span)}" for name, span in value)
             return f"{{{', '.join(spans)}}}"
-    return repr(value)
+    return print_object(value)

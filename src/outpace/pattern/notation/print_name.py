@@ -1,4 +1,4 @@
-"""Names as text: quoted exactly where reading them back needs it."""
+"""Names as text, quoted exactly where reading them back needs it, and objects of users."""
 
 from __future__ import annotations
 
@@ -42,3 +42,17 @@ def print_name(name: str, *, dialect: str = "outpace", quoted: bool = False) -> 
         return name
     quote = "`" if dialect in BACKSLASH_DIALECTS else '"'
     return quote + name.replace(quote, quote * 2) + quote
+
+
+def print_object(value: object) -> str:
+    """Write what a user made in Python: as it says itself, else by its class.
+
+    Examples
+    --------
+    >>> class Mine: ...
+    >>> print_object(Mine()), print_object(7)
+    ('Mine()', '7')
+    """
+    if type(value).__repr__ is not object.__repr__:
+        return repr(value)
+    return f"{type(value).__name__}({'...' if getattr(value, '__dict__', None) else ''})"

@@ -11,6 +11,7 @@ from outpace.errors import UnsupportedError
 from outpace.pattern.duration import print_duration
 from outpace.pattern.expression import Expression, Literal
 from outpace.pattern.notation.print_expression import print_expression
+from outpace.pattern.notation.print_name import print_object
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, ByKey, LeastLoaded, RoundRobin, Scheduler
 from outpace.pattern.windows import (
@@ -126,7 +127,7 @@ def _windows_call(windows: WindowSpec) -> str:
             opening, closing = (repr(print_expression(node)) for node in (opens, closes))
             return f"between(open={opening}, close={closing})"
         case BetweenWindows(predicate=predicate):
-            return f"between(predicate={predicate!r})"
+            return f"between(predicate={print_object(predicate)})"
         case LandmarkWindows(at=at):
             return "landmark()" if at is None else f"landmark({print_expression(at)!r})"
 
@@ -143,4 +144,4 @@ def _span_argument(span: Span) -> str:
 
 def _scheduler_call(scheduler: Scheduler) -> str:
     known = isinstance(scheduler, RoundRobin | Batches | LeastLoaded | ByKey)
-    return f"op.schedulers.{scheduler!r}" if known else repr(scheduler)
+    return f"op.schedulers.{scheduler!r}" if known else print_object(scheduler)

@@ -74,8 +74,35 @@ def test_a_state_of_another_kind_of_order_is_refused(
 
 
 def test_speculation_wants_a_kind_that_says_what_k_is(patient: op.Query) -> None:
-    with pytest.raises(op.UnsupportedError, match="nothing says what K is for Patient"):
+    with pytest.raises(op.UnsupportedError, match="nothing says what K is for Patient") as caught:
         op.open(patient.disorder(op.Speculative(Patient(4))), schema=SCHEMA)
+    assert "op.MPKSlack" in str(caught.value.hint)
+    assert "outpace.engine" not in str(caught.value)
+
+
+def test_a_kind_that_nothing_runs_is_refused_with_those_that_run() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Strange(Disorder):
+        described = "in a strange way"
+
+    query = op.Query("q").order_by("ts").pattern("A").disorder(Strange())
+    with pytest.raises(op.UnsupportedError, match="Strange is no reorderer of Outpace") as caught:
+        op.open(query, schema=SCHEMA)
+    assert "op.KSlack" in str(caught.value.hint)
+    assert "outpace.engine" not in str(caught.value)
+
+
+def test_a_duration_by_the_clock_that_is_a_number_gets_one_as_a_hint() -> None:
+    for number, hint in ((0, "'500 ms'"), (5, "'5 s'")):
+        with pytest.raises(op.BindError, match=f"such as {hint}"):
+            op.Sequence(number)
+
+
+def test_who_sent_an_event_may_not_be_null() -> None:
+    query = op.Query("q").order_by("ts").pattern("A").disorder(op.KSlack(2))
+    stream = op.open(query, sources=["a", "b"])
+    with pytest.raises(op.DataError, match="'source' is NULL\n  hint: there are a, b"):
+        stream.push(pa.table({"ts": [1, 2], "source": ["a", None]}))
 
 
 def test_it_runs_for_each_of_several_sources(patient: op.Query) -> None:

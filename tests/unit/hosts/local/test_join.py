@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -459,6 +460,21 @@ def test_late_rows_are_shown_with_the_side_that_they_are_of() -> None:
     stream.push({"id": 1, "ts": 3, "v": 2, "a": "y"}, "left")
     (late,) = stream.late.to_pylist()
     assert (late["source"], late["id"], late["ts"], late["v_left"]) == ("left", 1, 3, 2)
+
+
+def test_a_join_says_how_to_wait_and_where_it_runs(caplog: pytest.LogCaptureFixture) -> None:
+    join = op.Join(on="id", within=5, time="ts")
+    stream = op.open(join, schema=SCHEMAS)
+    stream.push({"id": 1, "ts": 10, "v": 1, "a": "x"}, "left")
+    with pytest.raises(op.DataError, match=r"hint: write op.Join\(..., disorder=op.KSlack"):
+        _ = stream.late
+    for look in (op.explain, lambda query: op.match(pa.table({"ts": [1]}), query)):
+        with pytest.raises(BindError, match=r"of type Join\n  hint: op.open and op.run take"):
+            look(join)  # type: ignore[operator]  # it is no query
+    waiting = op.open(replace(join, disorder=op.KSlack(1)), schema=SCHEMAS)
+    for ts in (10, 1):
+        waiting.push({"id": 1, "ts": ts, "v": 1, "a": "x"}, "left")
+    assert "Let events wait longer with op.Join(disorder=...)" in caplog.text
 
 
 def test_more_pairs_than_there_is_room_for_are_refused() -> None:

@@ -139,6 +139,17 @@ def test_checkpoints_decide_how_much_is_matched_again(checkpoints: int) -> None:
     assert counted.replayed < 10 * (3 + checkpoints)
 
 
+def test_a_model_that_fails_is_named() -> None:
+    class Failing(CheckpointModel):
+        def interval(self, work: CheckpointWork) -> int:
+            return work.since // (work.since - work.since)
+
+    stream = op.open(rises(alpha=0, checkpoints=Failing()))
+    with pytest.raises(DataError, match=r"Failing.interval failed\n  ZeroDivisionError: "):
+        stream.push(rows((1, 1), (2, 2)))
+    assert "checkpoints=Failing()" in rises(alpha=0, checkpoints=Failing()).to_python()
+
+
 def test_a_model_that_says_no_number_is_named() -> None:
     stream = op.open(rises(alpha=0, checkpoints=Wrong()))
     with pytest.raises(DataError, match=r"Wrong.interval returned 0, which is no number of events"):
