@@ -203,7 +203,8 @@ def plan_query(query: Query, schema: pa.Schema) -> Plan:
         raise UnsupportedError(
             "MATCH_ID() needs the places of all rows, which the tasks of a batch do not know",
             where="measures",
-            hint="match the rows in process, or as a stream",
+            hint="match the rows in process, or as a stream; or show what tells your events apart, "
+            "as FIRST(seq) and LAST(seq) may",
         )
     if by_windows(query):
         division, reason = divide_windows(bound, windows)
