@@ -104,6 +104,15 @@ class Intake(Stateful):
             return replace(counters, late=late, corrected=self._corrected)
         return replace(self.waits.counters(self.order, source), late=self._late.get(source, 0))
 
+    def ids_of(self, events: EventsArrived) -> Integers:
+        """Return the ids that events will have which come next and bring none."""
+        return self._ids.next(events.rows, events.source)
+
+    @property
+    def came(self) -> dict[str | None, int]:
+        """How many events each source has sent, or the only one: None; where they have ids."""
+        return self._ids.counts
+
     def take(self, stimulus: Stimulus) -> ReleasedEvents:
         """Take what happened; after an error in the rows nothing is taken.
 

@@ -79,6 +79,8 @@ class OperatorSpec:
     brings_ids
         Whether events may come with ids of their own, in the column `EVENT_ID` behind the others;
         to those that come without one is given.
+    traced
+        Whether events that are put in order have ids also where nobody but the host asks for them.
     choose
         Says how a pattern is matched; by default the fastest way that covers it.
     """
@@ -93,6 +95,7 @@ class OperatorSpec:
     forgets: bool = False
     checked: bool = True
     brings_ids: bool = False
+    traced: bool = False
     choose: Callable[[Task], Matcher] = fastest
 
     def __post_init__(self) -> None:
@@ -173,7 +176,7 @@ class OperatorSpec:
     def identified(self) -> bool:
         """Whether events have ids that are not their numbers; a user's operator asks for none."""
         numbered = self.sources is None and self.disorder is None and not self.brings_ids
-        return self.task is not None and not numbered
+        return (self.task is not None or self.traced) and not numbered
 
     @property
     def corrects(self) -> bool:
@@ -224,6 +227,8 @@ class OperatorSpec:
         if self.disorder is not None and self.corrects:
             # A late event is put in its place among those that are kept.
             wanted.update(self.bound.order_by, self.disorder.columns)
+        if self.traced and self.identified:
+            wanted.add(EVENT_ID.name)
         return pa.schema([field for field in self.ordered if field.name in wanted])
 
     @cached_property

@@ -2,9 +2,10 @@
 
 Events are retained in memory, or in the segments of an event log in a folder
 (`outpace.ingest.log`), where they survive the end of the process. There the last savepoint is a
-file beside them, which is replaced as a whole; events are found by their offsets, which are their
-numbers. A savepoint drops events: in memory at once; in a folder those that it skips are left out
-by a replay, and segments are deleted when all of their events are trimmed.
+file beside them, which is replaced as a whole, and what was told between them is a file that grows;
+events are found by their offsets, which are their numbers. A savepoint drops events: in memory at
+once; in a folder those that it skips are left out by a replay, and segments are deleted when all of
+their events are trimmed.
 
 Memory: the events, or in a folder eight bytes for each of them that a savepoint kept.
 Paper: Lima et al., section II-B (there: upstream backup).
@@ -12,9 +13,15 @@ Paper: Lima et al., section II-B (there: upstream backup).
 
 from __future__ import annotations
 
+import errno
 import os
+import struct
 import weakref
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +29,11 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
+from outpace.engine.message import EventsArrived, SourceEnded, WatermarkArrived
+from outpace.engine.recover.recoverable import Told
 from outpace.engine.recover.savepoint import Savepoint
-from outpace.engine.state import NATURAL, State, integer, reading, require
+from outpace.engine.state import NATURAL, require
+from outpace.engine.wire import read_stimulus, write_stimulus
 from outpace.errors import DataError
 from outpace.ingest.log.folder import SEGMENT_BYTES, create_folder, sync_folder
 from outpace.ingest.log.reader import Log
@@ -33,6 +43,11 @@ from outpace.pattern.argument import a_path, a_whole_number
 #: The files beside the events: what they are needed for, and what was told between them.
 _SAVEPOINT: Final = "savepoint"
 _TOLD: Final = "told"
+#: Before each thing that was told: its length, a checksum, how many events came before, the turn,
+#: and whether it is a stimulus, or in one source whose events come in order, a time or the end.
+_FRAME: Final = struct.Struct("<IIqqB")
+#: A file of what was told is written anew when it has so many more than are left of it.
+_SUPERSEDED: Final = 1024
 
 
 class RetainedLog:
@@ -79,8 +94,11 @@ class RetainedLog:
         self._rows: list[pa.Table] = []
         self._log: Log | None = None
         self._writer: Writer | None = None
-        #: The times that were told since the last savepoint, behind how many events, in which turn.
-        self._told: list[tuple[int, int, int | None]] = []
+        #: What was told since the last savepoint, behind how many events, in which turn; the file
+        #: that has it, and how much that has.
+        self._told: list[tuple[int, int, Told]] = []
+        self._told_file: FileIO | None = None
+        self._told_there = 0
         self._owner: weakref.ref[object] | None = None
         #: What the stream needs; None before it has said so.
         self.savepoint: Savepoint | None = None
@@ -100,12 +118,13 @@ class RetainedLog:
         return f"retained log {where}: {len(self):,} of {self.came:,} events"
 
     @property
-    def told(self) -> list[tuple[int, int | None]]:
-        """The times that were told since the last savepoint, behind how many events.
+    def told(self) -> list[tuple[int, Told]]:
+        """What was told since the last savepoint, behind how many events.
 
-        None is the end of the input.
+        A time, None for the end of the input, or where something puts events in order, any
+        stimulus: that of events without them tells that a piece of these begins.
         """
-        return [(came, time) for came, _, time in self._told]
+        return [(came, what) for came, _, what in self._told]
 
     def has_room(self, events: int) -> bool:
         """Say whether so many more events can be retained."""
@@ -138,8 +157,16 @@ class RetainedLog:
         if self._path is not None:
             self._log = Log(create_folder(self._path, schema, time, self._segment_bytes))
 
-    def append(self, rows: pa.Table) -> range:
-        """Retain the next events, and return their numbers."""
+    def append(self, rows: pa.Table, told: tuple[EventsArrived, int] | None = None) -> range:
+        """Retain the next events, and return their numbers.
+
+        Parameters
+        ----------
+        rows
+            The events.
+        told
+            The stimulus that they came with, and its turn, where something puts them in order.
+        """
         if self.schema is None:
             self.begin(rows.schema)
         if not self.has_room(rows.num_rows):
@@ -148,6 +175,10 @@ class RetainedLog:
                 hint="acknowledge matches, or retain more events",
             )
         added = range(self.came, self.came + rows.num_rows)
+        if told is not None:
+            # First, so that no event is there without it.
+            stimulus, turn = told
+            self._tell((self.came, turn, replace(stimulus, rows=_NO_ROWS)))
         if self._log is None:
             self._rows.append(rows)
         elif rows.num_rows:
@@ -156,18 +187,38 @@ class RetainedLog:
         self.came = added.stop
         return added
 
-    def tell(self, time: int | None, turn: int) -> None:
-        """Retain that a time was told, or that the input ended: None.
+    def tell(self, told: Told, turn: int) -> None:
+        """Retain that a time was told, that the input ended, None, or another stimulus.
 
         In the turn of a stream, see `MatchPlace`, no match came of what was told before behind the
         same event, so that the last time says it all.
         """
-        told = self.came, turn, time
-        if time is not None and self._told and self._told[-1][:2] == told[:2]:
+        self._tell((self.came, turn, told))
+
+    def _tell(self, told: tuple[int, int, Told]) -> None:
+        self._note(told)
+        if self._log is None:
+            return
+        self._locked(self._log)
+        if self._told_file is None or self._told_there > 2 * len(self._told) + _SUPERSEDED:
+            self._write_told()
+            return
+        data = _framed(*told)
+        with self._writing():
+            if self._told_file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if self._durable:
+                os.fsync(self._told_file.fileno())
+        self._told_there += 1
+
+    def _note(self, told: tuple[int, int, Told]) -> None:
+        """Remember what was told, in place of what says less."""
+        came, turn, time = told
+        if isinstance(time, int) and self._told and self._told[-1][:2] == (came, turn):
             last = self._told.pop()[2]
-            told = self.came, turn, time if last is None else max(time, last)
+            assert last is None or isinstance(last, int), "times alone are told in one source"
+            told = came, turn, time if last is None else max(time, last)
         self._told.append(told)
-        self._write_told()
 
     def thin(self, savepoint: Savepoint) -> None:
         """Drop the events that a savepoint has no use for, and remember it."""
@@ -201,6 +252,9 @@ class RetainedLog:
 
     def close(self) -> None:
         """Let others write to the folder."""
+        if self._told_file is not None:
+            self._told_file.close()
+            self._told_file = None
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -222,9 +276,17 @@ class RetainedLog:
         return self._writer
 
     def _write_told(self) -> None:
-        if self._log is not None:
-            self._locked(self._log)
-            self._replace(_TOLD, State({"told": [list(one) for one in self._told]}).encode())
+        """Put what was told into the folder, in place of what is there."""
+        if self._log is None or self._path is None:
+            return
+        self._locked(self._log)
+        if self._told_file is not None:
+            self._told_file.close()
+            self._told_file = None
+        self._replace(_TOLD, b"".join(_framed(*one) for one in self._told))
+        with self._writing():
+            self._told_file = (self._path / _TOLD).open("ab", buffering=0)
+        self._told_there = len(self._told)
 
     def _write_savepoint(self) -> None:
         """Put the savepoint into the folder, with all that is skipped of the events there."""
@@ -242,14 +304,27 @@ class RetainedLog:
         assert self._path is not None
         there = self._path / name
         fresh = there.with_suffix(".new")
-        with fresh.open("wb") as file:
-            file.write(content)
+        with self._writing():
+            with fresh.open("wb") as file:
+                file.write(content)
+                if self._durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            fresh.replace(there)
             if self._durable:
-                file.flush()
-                os.fsync(file.fileno())
-        fresh.replace(there)
-        if self._durable:
-            sync_folder(self._path)
+                sync_folder(self._path)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Say where it was that something could not be written."""
+        try:
+            yield
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise DataError(
+                f"cannot write to the retained log in '{self._path}': {reason}",
+                hint="make room on the disk, then go on with op.resume(query, log)",
+            ) from error
 
     def _open(self, path: Path) -> None:
         """Go on with what an earlier log left."""
@@ -263,15 +338,44 @@ class RetainedLog:
             self.savepoint = Savepoint.decode(there.read_bytes())
             require(self.savepoint.at <= self.came, "the savepoint is ahead of the events")
             first = max(first, self.savepoint.trim + 1)
+        self._told_there = 0
         if (path / _TOLD).exists():
-            with reading():
-                for one in State.decode((path / _TOLD).read_bytes()).numbers["told"]:
-                    told = dict(zip(("at", "turn", "time"), one, strict=True))
-                    time = None if told["time"] is None else integer(told, "time")
-                    self._told.append(
-                        (integer(told, "at", NATURAL), integer(told, "turn", NATURAL), time)
-                    )
+            for one in _frames((path / _TOLD).read_bytes()):
+                self._told_there += 1
+                # A piece whose events were not written did not count; it comes again, if at all.
+                if not isinstance(one[2], EventsArrived) or one[0] < self.came:
+                    self._note(one)
         numbers = np.arange(first, self.came)
         if self.savepoint is not None:
             numbers = numbers[~self.savepoint.drops(numbers)]
         self._known, self._fresh = numbers, range(0)
+
+
+#: In place of the rows that are retained as such.
+_NO_ROWS: Final = pa.table({})
+
+
+def _framed(came: int, turn: int, told: Told) -> bytes:
+    """Return what was told as bytes that `_frames` reads."""
+    plain = told is None or isinstance(told, int)
+    stimulus = SourceEnded() if told is None else WatermarkArrived(told) if isinstance(told, int) else told
+    data = write_stimulus(stimulus)
+    content = _FRAME.pack(len(data), 0, came, turn, plain)[8:] + data
+    return _FRAME.pack(len(data), zlib.crc32(content), came, turn, plain) + data
+
+
+def _frames(data: bytes) -> Iterator[tuple[int, int, Told]]:
+    """Yield what was told, up to what was not written as a whole."""
+    place = 0
+    while place + _FRAME.size <= len(data):
+        size, checksum, came, turn, plain = _FRAME.unpack_from(data, place)
+        end = place + _FRAME.size + size
+        if end > len(data) or zlib.crc32(data[place + 8 : end]) != checksum:
+            return
+        told: Told = read_stimulus(pa.py_buffer(data[place + _FRAME.size : end]))
+        if plain:
+            require(isinstance(told, WatermarkArrived | SourceEnded), "what was told is no time")
+            told = told.watermark if isinstance(told, WatermarkArrived) else None
+        require(came in NATURAL and turn in NATURAL, "something was told before the first event")
+        yield came, turn, told
+        place = end

@@ -60,6 +60,10 @@ class EventIds(Stateful):
 
         Where there are several and none is named, the column `source` says whose each event is.
         """
+        return rows.append_column(EVENT_ID, pa.array(self.next(rows, source)))
+
+    def next(self, rows: pa.Table, source: str | None) -> Integers:
+        """Return the ids that `give` gives."""
         # The order says it better where there is no such source.
         number = self._numbers.get(source, 0)
         if source is None and None not in self._numbers:
@@ -70,10 +74,9 @@ class EventIds(Stateful):
             place = np.empty(len(owners), np.int64)
             place[order] = np.arange(len(owners)) - starts[owners[order]]
             ids = ((self._first + owners) << SEQUENCE_BITS) + self._counts[owners] + place
-            return rows.append_column(EVENT_ID, pa.array(np.where(owners < 0, 0, ids)))
+            return np.where(owners < 0, -1, ids)
         begin = ((self._first + number) << SEQUENCE_BITS) + int(self._counts[number])
-        ids = np.arange(begin, begin + rows.num_rows)
-        return rows.append_column(EVENT_ID, pa.array(ids))
+        return np.arange(begin, begin + rows.num_rows)
 
     def accept(self, source: str | None, rows: pa.Table) -> None:
         """Count events of a source, or of those that the column `source` names, that were taken."""
@@ -83,6 +86,11 @@ class EventIds(Stateful):
             self._counts += np.bincount(owners[owners >= 0], minlength=len(self._counts))
         else:
             self._counts[self._numbers[source]] += rows.num_rows
+
+    @property
+    def counts(self) -> dict[str | None, int]:
+        """How many events each source has sent, or the only one: None."""
+        return {name: int(self._counts[number]) for name, number in self._numbers.items()}
 
     def _owners(self, rows: pa.Table) -> Integers:
         if SOURCE not in rows.column_names:

@@ -1,6 +1,7 @@
 """The operator that needs no checkpoints: it gives savepoints, and is rebuilt from one by a replay.
 
-Whoever feeds it retains the events, numbered as they come. A savepoint says from which event on
+Whoever feeds it retains the events, numbered as they arrive; where something puts them in order,
+also all else that it was told, and in which pieces they came. A savepoint says from which event on
 they are needed, and which of the later ones are not. `save` makes one when matches have been
 acknowledged, `notice` at any time in between. After a failure `rebuild` lets a new operator take
 the events that were retained, and goes on: what it gives are the matches behind the last one that
@@ -18,16 +19,18 @@ Paper: Lima et al., sections II and III.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
-from outpace.engine.event import Events
+from outpace.engine.event import EVENT_ID, Events
 from outpace.engine.match.bits import with_bits
 from outpace.engine.message import (
+    ClockExchange,
     Deliver,
     Emit,
     EventsArrived,
@@ -39,15 +42,31 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.arrived import (
+    ArrivedEvents,
+    waiting_ids,
+    with_rows,
+    without_rows,
+)
 from outpace.engine.recover.given import GivenPlaces
 from outpace.engine.recover.layout import WindowLayout
 from outpace.engine.recover.needed import NeededEvents, Use, use_of
-from outpace.engine.recover.savepoint import NOTHING, MatchPlace, Savepoint, identity_of, is_behind
+from outpace.engine.recover.savepoint import (
+    NOTHING,
+    MatchPlace,
+    Savepoint,
+    identity_of,
+    is_behind,
+    is_put_in_order,
+    retained_schema,
+)
+from outpace.engine.rows.times import as_integers
 from outpace.engine.split.windows import OPEN
-from outpace.engine.state import State, integers, require
+from outpace.engine.state import NATURAL, State, integers, require
 from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches
-from outpace.errors import DataError, StateError, UnsupportedError
+from outpace.engine.wire import event_ids
+from outpace.errors import DataError, StateError, UnsupportedError, missing_column
 
 
 class RecoverableOperator(WholeOperator):
@@ -75,6 +94,10 @@ class RecoverableOperator(WholeOperator):
 
     def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
         _check(spec)
+        #: What arrived, where something puts it in order; elsewhere numbers tell all.
+        self._arrived: ArrivedEvents | None = None
+        if is_put_in_order(spec):
+            self._arrived, spec = ArrivedEvents(), replace(spec, traced=True)
         super().__init__(spec, place)
         self._identity = identity_of(spec)
         self._use, self._keyed = use_of(spec), bool(spec.bound.partition_by)
@@ -91,7 +114,8 @@ class RecoverableOperator(WholeOperator):
         self._acknowledged = self._settled = NOTHING
         #: The number of the first match that a replay gives, where none is known.
         self._seed: tuple[int, int] | None = None
-        #: How often matches came without an event; it tells apart what came before the same one.
+        #: How often matches came without an event, or where something puts events in order, how
+        #: many stimuli it has taken; it tells apart what came before the same event.
         self.turn = 0
         #: Without windows: where searches stood when all that had come out is acknowledged, where
         #: they stood later, and how many events it was said of whether they are needed.
@@ -105,13 +129,41 @@ class RecoverableOperator(WholeOperator):
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
         """Take what happened and return what is to be done."""
-        before = self.front.arrived
+        if isinstance(stimulus, ClockExchange):
+            raise UnsupportedError(
+                "clocks that are compared change the times of events, which are retained as they "
+                "came",
+                hint="compare no clocks, or save the state of the stream",
+            )
+        before, arrived, ids = self.front.arrived, self._arrived, None
+        if arrived is not None and isinstance(stimulus, EventsArrived):
+            ids = self.front.intake.ids_of(stimulus)
         instructions = super().step(stimulus)
+        if arrived is not None and ids is not None:
+            arrived.take(ids)
         matches = emit_of(instructions).matches
         if len(matches):
             self._given.add(self._places(matches, self.turn))
-            self.turn += self.front.arrived == before
+        apart = len(matches) > 0 and self.front.arrived == before
+        self.turn += apart or arrived is not None
         return instructions
+
+    def retained(self, stimulus: EventsArrived) -> pa.Table:
+        """Return events that come next as they are to be retained, before it takes them."""
+        schema = retained_schema(self.spec)
+        rows = stimulus.rows
+        for name in schema.names:
+            if name not in rows.column_names and name != EVENT_ID.name:
+                raise missing_column(name, rows.column_names)
+        if self._arrived is None:
+            return rows.select(schema.names)
+        ids = self.front.intake.ids_of(stimulus)
+        return rows.select(schema.names[:-1]).append_column(EVENT_ID, pa.array(ids))
+
+    @property
+    def came(self) -> int:
+        """How many events have arrived."""
+        return self.front.arrived if self._arrived is None else self._arrived.came
 
     def save(self, x: int | None = None, y: int | None = None) -> Savepoint:
         """Take the acknowledgement of all matches up to x:y, and return what is needed from now on.
@@ -151,7 +203,7 @@ class RecoverableOperator(WholeOperator):
         savepoint: Savepoint,
         rows: pa.Table,
         numbers: Integers,
-        told: Sequence[tuple[int, int | None]] = (),
+        told: Sequence[tuple[int, Told]] = (),
     ) -> Emit:
         """Stand where the operator of a savepoint stood, with the events that were retained.
 
@@ -162,7 +214,8 @@ class RecoverableOperator(WholeOperator):
         rows, numbers
             The events that were retained, and the number of each, which rise.
         told
-            The times that were told since: behind how many events, and which one; None: the end.
+            What was told since: behind how many events, and which time; None: the end. Where
+            something puts events in order, all stimuli, and those of events without their rows.
 
         Returns
         -------
@@ -183,13 +236,7 @@ class RecoverableOperator(WholeOperator):
         fresh.turn = savepoint.turn
         parts = [fresh._stand(savepoint, rows.slice(0, old), numbers[:old])]
         self.become(fresh)
-        begin, steps = savepoint.at, list[Stimulus]()
-        for end, time in [*told, (begin + len(later), int(NO_TIME))]:
-            if end > begin:
-                steps.append(EventsArrived(rows.slice(old + begin - savepoint.at, end - begin)))
-                begin = end
-            if time != NO_TIME:
-                steps.append(SourceEnded() if time is None else WatermarkArrived(time))
+        steps = _steps(rows.slice(old), savepoint.at, told)
         for stimulus in steps:
             # What was told before the savepoint, behind as many events, tells nothing new.
             if not self.front.ended:
@@ -202,12 +249,20 @@ class RecoverableOperator(WholeOperator):
 
     def carry(self, moves: Sequence[Move]) -> list[Instruction]:
         """Let instance and back take what the front said last, and note what is needed of it."""
-        instructions = super().carry(moves)
+        carried = moves
+        if self._arrived is not None and self.spec.task is None:
+            carried = [self._without_ids(one) if isinstance(one, Deliver) else one for one in moves]
+        instructions = super().carry(carried)
         if self._layout is not None:
             for message in (one for one in moves if isinstance(one, Deliver)):
                 self._add(message.events)
                 self._needed.use(self._layout.take(message.events, message.split, self.turn))
         return instructions
+
+    def _without_ids(self, delivery: Deliver) -> Deliver:
+        """Return a delivery without the ids of its events: a user's operator knows of none."""
+        rows = delivery.events.rows.select(self.spec.kept.names)
+        return replace(delivery, events=replace(delivery.events, rows=rows))
 
     def _add(self, events: Events) -> None:
         """Note events, and which of them are used whatever comes of them."""
@@ -217,6 +272,8 @@ class RecoverableOperator(WholeOperator):
         elif self._use is Use.EVERY:
             used = np.ones(len(events.arrival), np.bool_)
         self._needed.add(events.arrival, events.partition if self._keyed else None, used)
+        if self._arrived is not None and len(events.arrival):
+            self._arrived.place(events.arrival, event_ids(events))
 
     def _places(self, matches: WindowMatches, turn: int | Integers) -> Integers:
         """Return the places of matches that came out in a turn; rows are what `MatchPlace` has."""
@@ -250,26 +307,48 @@ class RecoverableOperator(WholeOperator):
                 numbers >= _floors(partition, np.arange(len(first)), first, keyed=True)
             )
         skip = needed.thin(chosen)
-        front, windows = self.front.snapshot(), layout.snapshot()
+        front, windows, schema = self.front.snapshot(), layout.snapshot(), self.spec.arriving
+        places: pa.Table | None = None
+        if self._arrived is not None:
+            ids = self._arrived.placed(needed.numbers)
+            waiting = waiting_ids(self.front.intake.order.state())
+            skip = self._arrived.keep(np.concatenate([ids, waiting]))
+            found = self._arrived.find(ids)
+            places = pa.table({"place": needed.numbers, "number": found})
 
         def make() -> bytes:
             parts = {"front": front.state(), "windows": windows.state()}
+            if places is not None:
+                parts["front"] = without_rows(parts["front"], schema)
+                parts["places"] = State({}, [places])
             return State({}, parts=parts).encode()
 
-        return self._savepoint(self.front.arrived, self.turn, skip, make)
+        return self._savepoint(self.came, self.turn, skip, make)
 
     def _stand(self, savepoint: Savepoint, rows: pa.Table, numbers: Integers) -> Emit:
         """Stand where a savepoint was made, and return the matches that it does not know of."""
         content = State.decode(savepoint.content)
-        self.front.restore(content.part("front"))
-        require(self.front.arrived == savepoint.at, "other events have come")
+        front = content.part("front")
+        if self._arrived is not None:
+            front = with_rows(front, rows, self.spec.arriving)
+            self._arrived = ArrivedEvents(savepoint.at, numbers, as_integers(rows[EVENT_ID.name]))
+        self.front.restore(front)
+        require(self.came == savepoint.at, "other events have come")
         if self._layout is None:
             self._stand_partitions(savepoint, content, rows, numbers)
             return Emit(WindowMatches.none(self.spec.bound.output), pa.table({}))
         self._layout.restore(content.part("windows"))
+        if self._arrived is not None:
+            _, (places,) = content.part("places").content(1)
+            placed, origin = integers(places, place=NATURAL, number=range(savepoint.at))
+            require((np.diff(placed) > 0).all(), "places do not rise")
+            rows, numbers = rows.take(pa.array(_found(origin, numbers, savepoint.at))), placed
         events = self.front.recall(rows, numbers)
         split = self._layout.split(events, self.front.taken)
-        answer = self.instance.step(Deliver(0, events, None, split, savepoint.at))
+        delivery = Deliver(0, events, None, split, self.front.arrived)
+        if self._arrived is not None and self.spec.task is None:
+            delivery = self._without_ids(delivery)
+        answer = self.instance.step(delivery)
         self._add(events)
         self._needed.use(self._layout.borders)
         matches = answer.matches
@@ -295,6 +374,9 @@ class RecoverableOperator(WholeOperator):
             self._later = self._standing(last) if self._later is None else self._later
         self._given.keep(self._settled, self._settled.event, None)
         base, needed = self._base, self._needed
+        if self._arrived is not None:
+            skip = self._arrived.keep(base.held, base.at)
+            return self._savepoint(base.at, base.turn, skip, lambda: base.content)
         if base.at > self._told:
             needed.add(np.arange(self._told, base.at))
             self._told = base.at
@@ -309,22 +391,34 @@ class RecoverableOperator(WholeOperator):
             "front": self.front.state(),
             "instance": replace(instance, tables=instance.tables[:2]),
         }
+        if self._arrived is not None:
+            ids = as_integers(instance.tables[2].column(EVENT_ID.name))
+            parts["held"] = State({}, [pa.table({"number": self._arrived.find(ids)})])
+            held = np.concatenate([ids, waiting_ids(parts["front"])])
+            parts["front"] = without_rows(parts["front"], self.spec.arriving)
         # What is saved is read before the next step, or written.
         content = State({}, parts=parts).encode()
-        return _SearchStanding(self.front.arrived, self.turn, last, held, content)
+        return _SearchStanding(self.came, self.turn, last, held, content)
 
     def _stand_partitions(
         self, savepoint: Savepoint, content: State, rows: pa.Table, numbers: Integers
     ) -> None:
         """Let searches stand where they stood, with the rows that they held."""
         header, (stops, places) = content.part("instance").content(2)
-        (held,) = integers(places, arrival=range(savepoint.at))
-        at = np.minimum(np.searchsorted(numbers, held), len(numbers) - 1)
-        if len(held) and (not len(numbers) or (numbers[at] != held).any()):
-            raise _missing(savepoint.at)
+        if self._arrived is None:
+            (held,) = integers(places, arrival=range(savepoint.at))
+        else:
+            _, (origin,) = content.part("held").content(1)
+            (held,) = integers(origin, number=range(savepoint.at))
+            require(len(held) == places.num_rows, "rows are missing")
+        at = _found(held, numbers, savepoint.at)
         kept = rows.select(self.spec.kept.names).take(pa.array(at))
         self.instance.restore(State(header, [stops, places, kept]), self.front)
-        self._needed.add(numbers)
+        if self._arrived is None:
+            self._needed.add(numbers)
+        else:
+            # All that is retained is what was held, or waited.
+            held = as_integers(rows[EVENT_ID.name])
         self._told = savepoint.at
         self._base = _SearchStanding(
             savepoint.at, savepoint.turn, savepoint.settled, held, savepoint.content
@@ -334,20 +428,22 @@ class RecoverableOperator(WholeOperator):
         self, at: int, turn: int, skip: Integers, make: Callable[[], bytes]
     ) -> Savepoint:
         """Return a savepoint that needs what is needed now."""
-        numbers = self._needed.numbers
+        numbers = self._needed.numbers if self._arrived is None else self._arrived.numbers
         trim = (int(numbers[0]) if len(numbers) else at) - 1
         first = self._given.first or self._acknowledged
         if first != NOTHING:
             self._seed = first.event, first.window
         skip = skip[skip[:, 0] > trim]
-        return Savepoint(self._identity, self._seed, trim, skip, self._settled, at, turn, make)
+        told = self._identity, self._seed, trim, skip, self._settled, at, turn
+        return Savepoint(*told, make, self.spec.sources)
 
 
 @dataclass(frozen=True)
 class _SearchStanding:
     """Where searches without windows stood: behind so many events and turns, and which match.
 
-    `held` are the numbers of the rows that they held, and `content` is what a savepoint has.
+    `held` are the numbers of the rows that they held, or where something puts events in order, the
+    ids of these and of events that waited; `content` is what a savepoint has.
     """
 
     at: int
@@ -357,12 +453,49 @@ class _SearchStanding:
     content: bytes
 
 
+#: What was told: a time that no later event lies before, None for the end, or a stimulus.
+Told: TypeAlias = int | Stimulus | None
+
+
+def _steps(rows: pa.Table, first: int, told: Sequence[tuple[int, Told]]) -> Iterator[Stimulus]:
+    """Yield what is taken again: events, of which the first has a number, and what was told."""
+    begin, piece, begun = first, EventsArrived(rows.slice(0, 0)), False
+    for end, what in [*told, (first + rows.num_rows, int(NO_TIME))]:
+        if end > begin or begun:
+            yield replace(piece, rows=rows.slice(begin - first, end - begin))
+            begin, begun = max(begin, end), False
+        if isinstance(what, EventsArrived):
+            piece, begun = what, True
+        elif what is None:
+            yield SourceEnded()
+        elif not isinstance(what, int):
+            yield what
+        elif what != NO_TIME:
+            yield WatermarkArrived(what)
+
+
+def _found(wanted: Integers, numbers: Integers, at: int) -> Integers:
+    """Return where numbers of events are among those retained, or say that some are missing."""
+    places = np.searchsorted(numbers, wanted)
+    there = places < len(numbers)
+    there[there] = numbers[places[there]] == wanted[there]
+    if not there.all():
+        raise _missing(at)
+    return places
+
+
 def _check(spec: OperatorSpec) -> None:
-    """Refuse operators whose events are not numbered as they come."""
-    if spec.disorder is not None or spec.sources is not None:
+    """Refuse operators that a replay cannot rebuild."""
+    if spec.corrects:
         raise UnsupportedError(
-            "events that are put in order cannot be replayed by their numbers",
-            hint="recover a query whose events come in order, without disorder and sources",
+            "matches that late events correct cannot be acknowledged by their numbers, so they are "
+            "not recovered by a replay",
+            hint='drop late events or set them aside, late="side", or save the state of the stream',
+        )
+    if spec.measured:
+        raise UnsupportedError(
+            "clocks that are compared change the times of events, which are retained as they came",
+            hint="say how far clocks are off, or save the state of the stream",
         )
     if spec.timeouts:
         raise UnsupportedError(

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.event import EVENT_ID
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, reading, require
 from outpace.errors import StateError
@@ -91,9 +92,12 @@ class Savepoint:
     at
         How many events the operator had taken.
     turn
-        How often it had given matches without an event, as time passed or the input ended.
+        How often it had given matches without an event, as time passed or the input ended; where
+        something puts events in order, how many stimuli it had taken.
     make
         Returns the windows, and counters of the operator, as the bytes of a `State`.
+    sources
+        The identifiers of several sources; None where there is one.
 
     Examples
     --------
@@ -113,6 +117,7 @@ class Savepoint:
     at: int
     turn: int
     make: Callable[[], bytes] = field(repr=False)
+    sources: tuple[str, ...] | None = None
 
     @cached_property
     def content(self) -> bytes:
@@ -134,10 +139,17 @@ class Savepoint:
                 "the savepoint belongs to another query or another schema",
                 hint="go on with the query that it was made by, or start from the input",
             )
+        if self.sources != spec.sources:
+            named = [", ".join(one) if one else "none" for one in (self.sources, spec.sources)]
+            raise StateError(
+                "the savepoint belongs to other sources",
+                detail=f"it has {named[0]}, now there are {named[1]}",
+                hint="go on with the sources that it was made with, or start from the input",
+            )
 
     def encode(self) -> bytes:
         """Return it as bytes."""
-        numbers = {
+        numbers: dict[str, object] = {
             "savepoint": self.query,
             "seed": None if self.seed is None else list(self.seed),
             "trim": self.trim,
@@ -145,6 +157,8 @@ class Savepoint:
             "at": self.at,
             "turn": self.turn,
         }
+        if self.sources is not None:
+            numbers["sources"] = list(self.sources)
         # Distances are small numbers, which are written as such.
         flat = np.diff(self.skip.ravel(), prepend=self.trim)
         told = State(numbers, [pa.table({"skip": flat})]).encode()
@@ -181,11 +195,27 @@ class Savepoint:
             require(len(ends) % 2 == 0 and (distances >= 0).all(), "skip ranges do not rise")
             require(not len(ends) or ends[-1] < at, "events are skipped that have not come")
             turn, skip = integer(numbers, "turn", NATURAL), ends.reshape(-1, 2)
-            return Savepoint(str(query), seed, trim, skip, settled, at, turn, lambda: content)
+            named = numbers.get("sources")
+            known = named is None or (named and all(isinstance(one, str) for one in named))
+            require(known, "sources have no names")
+            sources = None if named is None else tuple(named)
+            return Savepoint(
+                str(query), seed, trim, skip, settled, at, turn, lambda: content, sources
+            )
+
+
+def is_put_in_order(spec: OperatorSpec) -> bool:
+    """Say whether events have other places in the order than they arrived in."""
+    return spec.disorder is not None or spec.sources is not None
 
 
 def retained_schema(spec: OperatorSpec) -> pa.Schema:
-    """Return the columns of events that a replay needs."""
+    """Return the columns of events that a replay needs.
+
+    Those that are put in order are retained as they came, with their ids.
+    """
+    if is_put_in_order(spec):
+        return spec.schema.append(EVENT_ID)
     bound = spec.bound
     wanted = {*spec.events.names, *bound.order_by, *bound.partition_by}
     needed = [field for field in spec.schema if field.name in wanted]

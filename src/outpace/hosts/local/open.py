@@ -49,6 +49,7 @@ def open_query(
 def open_query(
     query: Query,
     *,
+    sources: Iterable[str] | None = None,
     schema: pa.Schema | None = None,
     recovery: Literal["replay"],
     log: RetainedLog | None = None,
@@ -95,8 +96,8 @@ def open_query(
         `outpace.replay` gives the same again, step by step.
     recovery, log
         "replay": the stream keeps no state of its own. Its events are retained in a new log, in
-        memory by default, from which `resume` goes on; see `outpace.recover`. For a query whose
-        events come in order, of one source.
+        memory by default, from which `resume` goes on; see `outpace.recover`. For a single query
+        whose matches are final when they come out.
 
     Examples
     --------
@@ -132,8 +133,8 @@ def open_query(
     """
     opened: StreamMatcher | GroupMatcher
     if recovery is not None or log is not None:
-        plain = sources is None and not timeouts and record is None
-        opened = _recoverable(query, recovery, log, plain=plain)
+        plain = not timeouts and record is None
+        opened = _recoverable(query, recovery, log, sources, plain=plain)
     elif isinstance(query, Join):
         _check_join(sources, timeouts=timeouts)
         opened = JoinStream(query, schema)
@@ -151,7 +152,12 @@ def open_query(
 
 
 def _recoverable(
-    query: Query | QueryGroup | Join, recovery: object, log: RetainedLog | None, *, plain: bool
+    query: Query | QueryGroup | Join,
+    recovery: object,
+    log: RetainedLog | None,
+    sources: Iterable[str] | None,
+    *,
+    plain: bool,
 ) -> RecoverableStream:
     """Return a stream that is recovered by a replay, or refuse what cannot be one."""
     if recovery != "replay":
@@ -160,17 +166,17 @@ def _recoverable(
         )
     if not isinstance(query, Query) or not plain:
         raise UnsupportedError(
-            "a single query of one source is recovered by a replay, without timeouts and record",
+            "a single query is recovered by a replay, without timeouts and record",
             hint="leave recovery out, and save the state of the stream",
         )
-    check_stream(query, None, timeouts=False)
+    sources = check_stream(query, sources, timeouts=False)
     log = RetainedLog() if log is None else log
     an_instance(log, RetainedLog, "a retained log", hint="write op.recover.RetainedLog()")
     if log.schema is not None:
         raise StateError(
             "the retained log has events already", hint="go on with op.resume(query, log)"
         )
-    return RecoverableStream(query, log)
+    return RecoverableStream(query, log, sources=sources)
 
 
 def _check_join(sources: Iterable[str] | None = None, *, timeouts: bool) -> None:

@@ -1,17 +1,21 @@
 """A stream in process that needs no checkpoints: its events are retained, and replayed when lost.
 
 A push counts once its events are retained. What no match can use is dropped from the log now and
-then, by itself; what was acknowledged, when `acknowledge` says so.
+then, by itself; what was acknowledged, when `acknowledge` says so. Events that come out of order,
+or of several sources, are retained as they came, with all that was told between them, so that a
+replay puts them in the same order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.event import EVENT_ID
 from outpace.engine.message import (
     EventsArrived,
     Instruction,
@@ -23,14 +27,14 @@ from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
 from outpace.engine.recover.savepoint import Savepoint, retained_schema
-from outpace.errors import DataError, StateError, UnsupportedError
+from outpace.errors import DataError, StateError
 from outpace.hosts.local.frames import TableLike
 from outpace.hosts.local.stream import StreamMatcher
 from outpace.ingest.retained import RetainedLog
 from outpace.pattern.argument import a_whole_number
 from outpace.pattern.query import Query
 
-#: So many events come between two notices of what is not needed any more.
+#: So many events and stimuli come between two notices of what is not needed any more.
 NOTICE_EVENTS: Final = 1 << 14
 
 
@@ -40,9 +44,11 @@ class RecoverableStream(StreamMatcher):
     Parameters
     ----------
     query
-        The query. Its events come in order, of one source.
+        The query.
     log
         What retains the events; one that has some is replayed when the stream goes on.
+    sources
+        The identifiers of several sources; by default those of the log.
 
     Examples
     --------
@@ -57,13 +63,12 @@ class RecoverableStream(StreamMatcher):
     (1, 0)
     """
 
-    def __init__(self, query: Query, log: RetainedLog) -> None:
-        super().__init__(query)
-        if query.order_of_arrival is not None:
-            raise UnsupportedError(
-                "a stream that is recovered by a replay takes its events in order",
-                hint="leave disorder out, or save its state",
-            )
+    def __init__(
+        self, query: Query, log: RetainedLog, *, sources: Iterable[str] | None = None
+    ) -> None:
+        if sources is None and log.savepoint is not None:
+            sources = log.savepoint.sources
+        super().__init__(query, sources=sources)
         self.log = log
         self._since = 0
         #: Whether the operator has taken what the log has not.
@@ -71,7 +76,7 @@ class RecoverableStream(StreamMatcher):
         self._replayed: pa.Table | None = None
         if log.schema is not None:
             try:
-                self.bind(log.schema)
+                self.bind(_arriving(log.schema))
                 self._replay()
             except BaseException:
                 log.close()
@@ -83,6 +88,13 @@ class RecoverableStream(StreamMatcher):
         if self._replayed is None:
             raise DataError("nothing was replayed", hint="resume a stream from its retained log")
         return self._replayed
+
+    @property
+    def came(self) -> dict[str, int]:
+        """How many events each of several sources has sent, so that each can go on behind them."""
+        front = None if self._operator is None else self._operator.front
+        counts = {} if front is None or self._identifiers is None else front.intake.came
+        return {name: count for name, count in counts.items() if name is not None}
 
     def push(self, data: TableLike, source: str | None = None) -> pa.Table:
         """Take the next rows, retain them, and return the matches that became final."""
@@ -164,7 +176,9 @@ class RecoverableStream(StreamMatcher):
         operator = RecoverableOperator(spec)
         kept = retained_schema(spec)
         if self.log.schema is None:
-            self.log.begin(kept, next(iter(spec.bound.order_by), kept.names[0]))
+            time = next(iter(spec.bound.order_by), kept.names[0])
+            # Events without a time are retained, too, where something puts them in order.
+            self.log.begin(kept, EVENT_ID.name if EVENT_ID.name in kept.names else time)
         if self.log.savepoint is not None:
             self.log.savepoint.check(spec)
         self.log.take(self)
@@ -176,11 +190,14 @@ class RecoverableStream(StreamMatcher):
 
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
         self._check()
-        turn = self._recoverable.turn
+        operator = self._recoverable
+        turn, rows = operator.turn, None
+        if isinstance(stimulus, EventsArrived):
+            rows = operator.retained(stimulus)
         given = super()._instructions(stimulus)
         # The operator has taken what nobody could give it again, unless it is retained.
         self._failed = True
-        self._retain(stimulus, turn)
+        self._retain(stimulus, rows, turn)
         self._failed = False
         if self._since >= NOTICE_EVENTS:
             # What is retained counts, so that a notice which fails is made with the next push.
@@ -189,15 +206,19 @@ class RecoverableStream(StreamMatcher):
                 self._since = 0
         return given
 
-    def _retain(self, stimulus: Stimulus, turn: int) -> None:
+    def _retain(self, stimulus: Stimulus, rows: pa.Table | None, turn: int) -> None:
+        whole = self._query.order_of_arrival is not None or self._identifiers is not None
         if isinstance(stimulus, EventsArrived):
-            assert self.log.schema is not None
-            self.log.append(stimulus.rows.select(self.log.schema.names))
-            self._since += stimulus.rows.num_rows
+            assert rows is not None
+            self.log.append(rows, (stimulus, turn) if whole else None)
+            self._since += rows.num_rows
+        elif whole:
+            self.log.tell(stimulus, turn)
         elif isinstance(stimulus, WatermarkArrived) and stimulus.watermark != NO_TIME:
             self.log.tell(stimulus.watermark, turn)
         elif isinstance(stimulus, SourceEnded):
             self.log.tell(None, turn)
+        self._since += 1
 
     def _replay(self) -> None:
         """Go on from what is retained."""
@@ -207,3 +228,8 @@ class RecoverableStream(StreamMatcher):
         emit = self._recoverable.rebuild(savepoint, rows, numbers, self.log.told)
         self._begun, self._last = True, emit
         self._replayed = emit.matches.table
+
+
+def _arriving(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of events that come, of those that are retained."""
+    return pa.schema([field for field in schema if field.name != EVENT_ID.name])

@@ -13,7 +13,7 @@ from outpace.engine.message import EventsArrived, SourceEnded, WatermarkArrived
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.recover.savepoint import Savepoint, is_put_in_order, retained_schema
 from outpace.engine.window_match.result import WindowMatches
 from outpace.ingest.retained import RetainedLog
 from outpace.testing.simulation.arrival import DrawnArrival
@@ -66,18 +66,23 @@ def run_retained(
     """Drive an operator that is lost now and then, and rebuilt by a replay."""
     operator, receiver = RecoverableOperator(spec), Receiver()
     retained = RetainedLog()
-    retained.begin(spec.schema)
+    retained.begin(retained_schema(spec))
     retained.thin(operator.notice())
     often = random.choice([0.1, 0.5, 1.0])
     for stimulus in arrival.steps:
-        assert isinstance(stimulus, EventsArrived | WatermarkArrived)
         trace.say(told(stimulus))
         turn = operator.turn
+        rows = operator.retained(stimulus) if isinstance(stimulus, EventsArrived) else None
         receiver.take(emit_of(operator.step(stimulus)).matches)
-        if isinstance(stimulus, WatermarkArrived):
-            retained.tell(stimulus.watermark, turn)
+        ordered = is_put_in_order(spec)
+        if isinstance(stimulus, EventsArrived):
+            assert rows is not None
+            retained.append(rows, (stimulus, turn) if ordered else None)
+        elif ordered:
+            retained.tell(stimulus, turn)
         else:
-            retained.append(stimulus.rows)
+            assert isinstance(stimulus, WatermarkArrived)
+            retained.tell(stimulus.watermark, turn)
         if random.random() < often:
             number = receiver.acknowledged(random)
             savepoint = operator.notice() if number is None else operator.save(*number)

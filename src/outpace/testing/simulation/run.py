@@ -16,7 +16,7 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.twin import make_twin
-from outpace.engine.message import EventsArrived, SourceEnded, WatermarkArrived
+from outpace.engine.message import SourceEnded, WatermarkArrived
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec, fastest
 from outpace.engine.rows.times import as_integers
@@ -112,11 +112,8 @@ class _Scenario:
 
     @property
     def can_replay(self) -> bool:
-        """Whether events come in their order, and what comes out of them has numbers."""
-        arrival = self.arrival
-        plain = arrival.sources is None and self.query.order_of_arrival is None
-        only = all(isinstance(step, EventsArrived | WatermarkArrived) for step in arrival.steps)
-        return plain and only and not self.timeouts
+        """Whether what comes out has numbers that stay."""
+        return not self.query.corrects and not self.timeouts
 
     def spec(self) -> OperatorSpec:
         query, disorder = _alone(self.query), None

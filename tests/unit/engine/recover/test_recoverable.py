@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outpace.engine.event import EVENT_ID
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.twin import make_twin
-from outpace.engine.message import EventsArrived, SourceEnded, WatermarkArrived
+from outpace.engine.message import ClockExchange, EventsArrived, SourceEnded, WatermarkArrived
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
@@ -23,13 +24,14 @@ from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.ingest.retained import RetainedLog
 from outpace.pattern.bind.disorder import bind_disorder
-from outpace.pattern.disorder import KSlack
+from outpace.pattern.disorder import Disorder, InOrder, KSlack, Speculative
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows, TimeWindows, WindowSpec
 from outpace.testing.simulation.queries import draw_operator_query, draw_pattern_query, is_large
 from outpace.testing.simulation.retained import Receiver
 from outpace.windows import between
 
+NONE = np.zeros(0, np.int64)
 LETTERS = pa.schema({"ts": pa.int64(), "k": pa.string()})
 
 
@@ -242,11 +244,60 @@ def test_matches_that_did_not_come_are_not_acknowledged() -> None:
         operator.save(9, 9)
 
 
-def test_events_out_of_order_are_refused() -> None:
-    spec = sequence("ab", CountWindows(6, 3))
-    query = spec.query.disorder(KSlack(3))
-    with pytest.raises(UnsupportedError, match="in order"):
-        RecoverableOperator(OperatorSpec(query, LETTERS, disorder=bind_disorder(query, LETTERS)))
+def put_in_order(disorder: Disorder, sources: tuple[str, ...] | None = None) -> OperatorSpec:
+    """Return an operator whose events are put in order."""
+    query = sequence("ab", CountWindows(6, 3)).query.disorder(disorder)
+    disordered = bind_disorder(query, LETTERS)
+    return OperatorSpec(query, LETTERS, disorder=disordered, sources=sources)
+
+
+@pytest.mark.parametrize(
+    "disorder", [KSlack(3, late="correct", horizon=5), Speculative(KSlack(3), alpha=0.5)]
+)
+def test_what_late_events_correct_is_refused(disorder: Disorder) -> None:
+    with pytest.raises(UnsupportedError, match="late events correct"):
+        RecoverableOperator(put_in_order(disorder))
+
+
+def test_clocks_that_are_compared_are_refused() -> None:
+    operator = RecoverableOperator(put_in_order(InOrder(), ("east", "west")))
+    with pytest.raises(UnsupportedError, match="clocks that are compared"):
+        operator.step(ClockExchange("east", 0, 5, 6, 1))
+
+
+def test_a_savepoint_of_other_sources_is_refused() -> None:
+    operator = RecoverableOperator(put_in_order(KSlack(3), ("east", "west")))
+    savepoint = sent(operator.notice())
+    again = RecoverableOperator(put_in_order(KSlack(3), ("east", "north")))
+    with pytest.raises(StateError, match=r"other sources(?s:.)*east, north"):
+        again.rebuild(
+            savepoint, letters("").append_column(EVENT_ID, pa.array([], pa.int64())), NONE
+        )
+
+
+def test_events_that_wait_are_retained_and_late_ones_are_not() -> None:
+    operator = RecoverableOperator(put_in_order(KSlack(3)))
+    rows = pa.table({"ts": [5, 4, 9, 8, 1, 12], "k": list("xxaxbx")}, LETTERS)
+    kept = [operator.retained(EventsArrived(rows.slice(at, 1))) for at in range(6)]
+    operator.step(EventsArrived(rows.slice(0, 4)))
+    operator.step(EventsArrived(rows.slice(4)))
+    savepoint = sent(operator.notice())
+    # 4 opened the window, 9 and 12 wait; 5 and 8 were skipped, and 1 was late.
+    needed = np.flatnonzero(~savepoint.drops(np.arange(6)))
+    assert needed.tolist() == [1, 2, 5]
+    assert savepoint.at == 6
+    ids = pa.array(np.arange(6))
+    rows = rows.append_column(EVENT_ID, ids)
+    assert kept[0].schema == rows.schema
+    again = RecoverableOperator(operator.spec)
+    assert len(again.rebuild(savepoint, rows.take(pa.array(needed)), needed).matches) == 0
+    later = pa.table({"ts": [13, 30], "k": ["b", "x"]}, LETTERS)
+    given = [emit_of(one.step(EventsArrived(later))).matches for one in (operator, again)]
+    assert numbers(given[0]) == numbers(given[1]) == ["6:1", "6:2"]
+    with pytest.raises(StateError, match="an event that waits is missing"):
+        RecoverableOperator(operator.spec).rebuild(
+            savepoint, rows.take(pa.array([1, 2])), np.array([1, 2])
+        )
 
 
 # --- Any query, crashes anywhere ------------------------------------------------------------------

@@ -6,6 +6,7 @@ import errno
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from random import Random
 
@@ -240,8 +241,8 @@ def test_times_that_say_no_more_are_not_retained(tmp_path: Path) -> None:
     log = op.recover.RetainedLog(tmp_path / "log")
     stream = op.open(CHAIN.over(op.windows.time(10)), recovery="replay", log=log)
     stream.push(rows(0, 1))
-    for time in range(2, 20):
-        stream.advance(time)
+    for at in range(2, 20):
+        stream.advance(at)
     assert log.told == [(1, 19)]
     assert op.recover.RetainedLog(tmp_path / "log").told == log.told
     stream.push(rows(30, 1))
@@ -249,12 +250,146 @@ def test_times_that_say_no_more_are_not_retained(tmp_path: Path) -> None:
     assert op.recover.RetainedLog(tmp_path / "log").told == []
 
 
+SHUFFLED = [
+    CHAIN.disorder(op.KSlack(6, late="side")),
+    WINDOWS.disorder(op.KSlack(6)),
+    WINDOWS.partition_by("key").disorder(op.MPKSlack()),
+    CHAIN.over(op.windows.time(20, slide=5)).disorder(op.AQKSlack(error=0.1)),
+    WINDOWS.disorder(op.KSlack(1, late="pass")),
+]
+
+
+def shuffled(first: int, size: int) -> pa.Table:
+    """Return events that depend on their numbers alone, some of which come late."""
+    numbers = range(first, first + size)
+    order = sorted(numbers, key=lambda number: number + Random(number).random() * 8)
+    return rows(first, size).take(pa.array([number - first for number in order]))
+
+
+@pytest.mark.parametrize("query", SHUFFLED)
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_stream_out_of_order_goes_on_from_its_log(
+    query: op.Query, *, folder: bool, tmp_path: Path
+) -> None:
+    whole = op.open(query)
+    path = tmp_path / "log" if folder else None
+    log = op.recover.RetainedLog(path, segment_bytes=4000)
+    stream = op.open(query, recovery="replay", log=log)
+    for first in range(0, 400, 20):
+        pieces = shuffled(first, 20)
+        expected = whole.push(pieces.slice(0, 13)).to_pylist()
+        expected += whole.push(pieces.slice(13)).to_pylist()
+        found = stream.push(pieces.slice(0, 13)).to_pylist()
+        assert found + stream.push(pieces.slice(13)).to_pylist() == expected
+        if first % 60 == 0:
+            log.close()
+            log = op.recover.RetainedLog(path, segment_bytes=4000) if folder else log
+            stream = op.resume(query, log)
+            assert stream.replayed.to_pylist() == expected
+            assert (stream.buffered, stream.watermark) == (whole.buffered, whole.watermark)
+        stream.acknowledge()
+    assert stream.finish().to_pylist() == whole.finish().to_pylist()
+    assert log.came == 400
+    assert len(log) < 120
+
+
+@pytest.mark.parametrize("query", [WINDOWS, CHAIN, WINDOWS.disorder(op.KSlack(4, patience=None))])
+@pytest.mark.parametrize("folder", [False, True])
+def test_several_sources_go_on_from_their_log(
+    query: op.Query, *, folder: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "log" if folder else None
+    log = op.recover.RetainedLog(path)
+    whole = op.open(query, sources=["east", "west"])
+    stream = op.open(query, recovery="replay", log=log, sources=["east", "west"])
+    for turn, first in enumerate(range(0, 300, 15)):
+        name = "east" if turn % 3 else "west"
+        expected = whole.push(rows(first, 15), name).to_pylist()
+        assert stream.push(rows(first, 15), name).to_pylist() == expected
+        other = "west" if turn % 3 else "east"
+        told = whole.heartbeat(other, first).to_pylist()
+        assert stream.heartbeat(other, first).to_pylist() == told
+        if turn % 4 == 0:
+            log.close()
+            log = op.recover.RetainedLog(path) if folder else log
+            # The log knows the sources.
+            stream = op.resume(query, log)
+            assert stream.replayed.to_pylist() == expected + told
+            assert stream.came == {
+                "east": whole_of(turn, 15, "east"),
+                "west": log.came - (whole_of(turn, 15, "east")),
+            }
+        stream.acknowledge()
+    for name in ("east", "west"):
+        assert stream.finish(name).to_pylist() == whole.finish(name).to_pylist()
+
+
+def whole_of(turn: int, size: int, source: str) -> int:
+    """Return how many events a source has sent up to a turn."""
+    return size * sum(("east" if one % 3 else "west") == source for one in range(turn + 1))
+
+
+def test_a_piece_that_could_not_be_retained_leaves_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = WINDOWS.disorder(op.KSlack(6))
+    log = op.recover.RetainedLog(tmp_path / "log")
+    stream = op.open(query, recovery="replay", log=log)
+    whole = op.open(query)
+    assert stream.push(shuffled(0, 20)).to_pylist() == whole.push(shuffled(0, 20)).to_pylist()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentWriter, "write", full)
+        with pytest.raises(op.DataError, match="no space"):
+            stream.push(shuffled(20, 20))
+    # What was told of the piece is there, and its events are not.
+    for first in (20, 40):
+        stream = op.resume(query, log)
+        assert log.came == first
+        expected = whole.push(shuffled(first, 20)).to_pylist()
+        assert stream.push(shuffled(first, 20)).to_pylist() == expected
+
+
+def test_what_was_told_half_is_not_counted(tmp_path: Path) -> None:
+    query = WINDOWS.disorder(op.KSlack(6))
+    log = op.recover.RetainedLog(tmp_path / "log")
+    stream = op.open(query, recovery="replay", log=log)
+    stream.push(shuffled(0, 20))
+    stream.advance(12)
+    log.close()
+    told = tmp_path / "log" / "told"
+    told.write_bytes(told.read_bytes()[:-3])
+    log = op.recover.RetainedLog(tmp_path / "log")
+    whole = op.open(query)
+    whole.push(shuffled(0, 20))
+    stream = op.resume(query, log)
+    assert stream.watermark == whole.watermark
+    for one in (whole, stream):
+        one.advance(15)
+    assert op.resume(query, log).watermark == whole.watermark == 15
+
+
+def test_timers_count_after_a_replay() -> None:
+    query = CHAIN.disorder(op.Sequence("1 ms"))
+    log = op.recover.RetainedLog()
+    stream = op.open(query, recovery="replay", log=log)
+    columns = {"ts": [1, 4], "k": ["a", "b"], "seq": [0, 2]}
+    assert stream.push(columns).num_rows == 0
+    assert op.resume(query, log).timer == stream.timer is not None
+    stream = op.resume(query, log)
+    time.sleep(0.002)
+    assert stream.wake().num_rows == 1
+    assert op.resume(query, log).replayed.num_rows == 1
+
+
 def test_what_cannot_be_recovered_is_refused(tmp_path: Path) -> None:
     log = op.recover.RetainedLog()
-    with pytest.raises(op.UnsupportedError, match="in order"):
-        op.open(CHAIN.disorder(op.KSlack(3)), recovery="replay")
-    with pytest.raises(op.UnsupportedError, match="one source"):
-        op.open(CHAIN, recovery="replay", sources=["a", "b"])  # type: ignore[call-overload]  # refused
+    corrected = CHAIN.disorder(op.KSlack(3, late="correct", horizon=9))
+    with pytest.raises(op.UnsupportedError, match="late events correct"):
+        op.open(corrected, recovery="replay", schema=rows(0, 1).schema)
     with pytest.raises(op.UnsupportedError, match="no recovery 'checkpoint'"):
         op.open(CHAIN, recovery="checkpoint")  # type: ignore[call-overload]  # refused
     with pytest.raises(op.StateError, match="is empty"):

@@ -1,0 +1,164 @@
+"""Events as they arrived, where something puts them in order: their numbers, and their ids.
+
+They are retained by the numbers that they arrived with. Windows and matches know them by their
+places in the order, and ids tell which event is in which place. An order is saved without the
+events that wait in it: of these the ids are enough, as long as the events are retained.
+
+Memory: two integers for each event that is needed, or that came since the last savepoint, and two
+more once it has its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.event import EVENT_ID
+from outpace.engine.rows.times import as_integers
+from outpace.engine.snapshot import Stateful
+from outpace.engine.state import State, require
+
+
+class ArrivedEvents(Stateful):
+    """Events that are retained, in the order of their arrival.
+
+    Parameters
+    ----------
+    came
+        How many events have arrived.
+    numbers, ids
+        Those of the events that are retained.
+
+    Examples
+    --------
+    >>> arrived = ArrivedEvents()
+    >>> arrived.take(np.array([70, 80, 90]))
+    >>> arrived.place(np.array([0, 1]), np.array([80, 70]))
+    >>> arrived.keep(np.array([80])).tolist(), arrived.numbers.tolist()
+    ([[0, 0], [2, 2]], [1])
+    """
+
+    CHANGED = ("_added", "_placed")
+
+    def __init__(
+        self, came: int = 0, numbers: Integers | None = None, ids: Integers | None = None
+    ) -> None:
+        none = np.zeros(0, np.int64)
+        self.came = came
+        self._numbers = none if numbers is None else numbers
+        self._ids = none if ids is None else ids
+        self._added: list[Integers] = []
+        #: The places of events in the order, which rise, and their ids.
+        self._placed: list[tuple[Integers, Integers]] = []
+
+    @property
+    def numbers(self) -> Integers:
+        """The numbers of the events that are retained."""
+        return self._settled()[0]
+
+    def take(self, ids: Integers) -> None:
+        """Take the ids of the next events."""
+        self._added.append(ids)
+        self.came += len(ids)
+
+    def place(self, places: Integers, ids: Integers) -> None:
+        """Say which places in the order the next events in order have."""
+        if len(places):
+            self._placed.append((places, ids))
+
+    def placed(self, places: Integers) -> Integers:
+        """Return the ids of the events in some places, which rise; others are forgotten."""
+        if not self._placed:
+            return np.zeros(0, np.int64)
+        every, ids = (np.concatenate(parts) for parts in zip(*self._placed, strict=True))
+        ids = ids[np.searchsorted(every, places)]
+        self._placed = [(places, ids)]
+        return ids
+
+    def find(self, ids: Integers) -> Integers:
+        """Return the numbers of events that are retained."""
+        numbers, known = self._settled()
+        order = np.argsort(known, kind="stable")
+        return numbers[order[np.searchsorted(known[order], ids)]]
+
+    def keep(self, ids: Integers, before: int | None = None) -> Integers:
+        """Keep some of the events that came before a number, or of all, and return the others.
+
+        As closed intervals of numbers, and only those that were not dropped earlier.
+        """
+        numbers, known = self._settled()
+        kept = np.ones(len(numbers) + 2, np.bool_)
+        kept[1:-1] = np.isin(known, ids)
+        if before is not None:
+            kept[1:-1] |= numbers >= before
+        edges = np.flatnonzero(kept[1:] != kept[:-1])
+        self._numbers, self._ids = numbers[kept[1:-1]], known[kept[1:-1]]
+        return np.stack([numbers[edges[::2]], numbers[edges[1::2] - 1]], axis=1)
+
+    def _settled(self) -> tuple[Integers, Integers]:
+        if self._added:
+            ids = np.concatenate([self._ids, *self._added])
+            fresh = len(ids) - len(self._ids)
+            self._numbers = np.concatenate([self._numbers, np.arange(self.came - fresh, self.came)])
+            self._ids, self._added = ids, []
+        return self._numbers, self._ids
+
+
+def waiting_ids(state: State) -> Integers:
+    """Return the ids of the events that a saved state has."""
+    found = [as_integers(table.column(EVENT_ID.name)) for table in _event_tables(state)]
+    return np.concatenate([np.zeros(0, np.int64), *found])
+
+
+def without_rows(state: State, schema: pa.Schema) -> State:
+    """Return a state with the ids alone of events that have the columns of a schema.
+
+    Columns that an order has added to them stay.
+    """
+    dropped = {*schema.names} - {EVENT_ID.name}
+    tables = [
+        table.drop_columns([name for name in table.column_names if name in dropped])
+        if EVENT_ID.name in table.column_names
+        else table
+        for table in state.tables
+    ]
+    parts = {name: without_rows(part, schema) for name, part in state.parts.items()}
+    return replace(state, tables=tables, parts=parts)
+
+
+def with_rows(state: State, rows: pa.Table, schema: pa.Schema) -> State:
+    """Return what `without_rows` left with the events again, of which some rows have all."""
+    known = as_integers(rows.column(EVENT_ID.name))
+    order = np.argsort(known, kind="stable")
+
+    def filled(state: State) -> State:
+        parts = {name: filled(part) for name, part in state.parts.items()}
+        return replace(state, tables=[*map(filled_table, state.tables)], parts=parts)
+
+    def filled_table(table: pa.Table) -> pa.Table:
+        if EVENT_ID.name not in table.column_names:
+            return table
+        ids = as_integers(table.column(EVENT_ID.name))
+        places = np.searchsorted(known[order], ids)
+        there = places < len(known)
+        there[there] = known[order[places[there]]] == ids[there]
+        require(there.all(), "an event that waits is missing")
+        events = rows.select(schema.names).take(pa.array(order[places]))
+        for name in table.column_names:
+            if name != EVENT_ID.name:
+                events = events.append_column(table.schema.field(name), table.column(name))
+        return events
+
+    return filled(state)
+
+
+def _event_tables(state: State) -> Iterator[pa.Table]:
+    for table in state.tables:
+        if EVENT_ID.name in table.column_names:
+            yield table
+    for part in state.parts.values():
+        yield from _event_tables(part)
