@@ -2,7 +2,8 @@
 
 `op.open(query, recovery="replay")` gives a stream whose events are retained in a `RetainedLog`;
 what was acknowledged, and what no match can use, is dropped from it. `op.resume(query, log)` goes
-on with what is left, wherever the stream was lost.
+on with what is left, wherever the stream was lost. `op.run(..., recovery="replay", log=log)` runs
+over sources so, and the same call goes on.
 
 Examples
 --------
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from outpace.engine.recover.savepoint import Savepoint
 from outpace.hosts.local.recoverable import RecoverableStream
+from outpace.hosts.local.recovery_counters import RecoveryCounters
 from outpace.ingest.retained import RetainedLog
 
-__all__ = ["RecoverableStream", "RetainedLog", "Savepoint"]
+__all__ = ["RecoverableStream", "RecoveryCounters", "RetainedLog", "Savepoint"]

@@ -113,6 +113,13 @@ class RetainedLog:
     def __len__(self) -> int:
         return len(self._known) + len(self._fresh)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the events take: in memory, or in the files of the folder."""
+        if self._path is None:
+            return sum(rows.nbytes for rows in self._rows)
+        return sum(file.stat().st_size for file in self._path.glob("*.events"))
+
     def __repr__(self) -> str:
         where = "in memory" if self._path is None else f"in {str(self._path)!r}"
         return f"retained log {where}: {len(self):,} of {self.came:,} events"

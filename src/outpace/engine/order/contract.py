@@ -217,6 +217,11 @@ class Order(Stateful, ABC):
         """The source that others wait for; None where there is one, or all have finished."""
         return None
 
+    @property
+    def ended(self) -> frozenset[str]:
+        """The sources that send no more events, where there are several."""
+        return frozenset()
+
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait."""
         return True

@@ -53,6 +53,11 @@ class SourceOrder(Order):
         """The source that the others wait for; None when all have finished."""
         return self._merge.holding
 
+    @property
+    def ended(self) -> frozenset[str]:
+        """The sources that send no more events."""
+        return self._merge.ended
+
     def waiting(self, source: str) -> int:
         """Return how many events of a source wait."""
         return self._merge.buffered(source)

@@ -147,6 +147,11 @@ class ReorderedSources(Order):
         running = self._live() or [one for one in self._each if one not in self._finished]
         return min(running, key=lambda source: self._watermarks[source], default=None)
 
+    @property
+    def ended(self) -> frozenset[str]:
+        """The sources that send no more events."""
+        return frozenset(self._finished)
+
     def waiting(self, source: str) -> int:
         """Return how many events of a source wait."""
         return int(self._waiting.counts[self._numbers[source]]) + self._each[source].buffered

@@ -249,6 +249,12 @@ class SourceMerge(Stateful):
         return self._waiting[self._number(source)].events
 
     @property
+    def ended(self) -> frozenset[str]:
+        """The sources that send no more events."""
+        each = zip(self.sources, self._waiting, strict=True)
+        return frozenset(source for source, waiting in each if waiting.finished)
+
+    @property
     def holding(self) -> str | None:
         """The source that the others wait for; None when all have finished."""
         least = self._least.least

@@ -117,6 +117,8 @@ class RecoverableOperator(WholeOperator):
         #: How often matches came without an event, or where something puts events in order, how
         #: many stimuli it has taken; it tells apart what came before the same event.
         self.turn = 0
+        #: Matches that a replay gave again and that were settled, since the operator was made.
+        self.doubles = 0
         #: Without windows: where searches stood when all that had come out is acknowledged, where
         #: they stood later, and how many events it was said of whether they are needed.
         self._later: _SearchStanding | None = None
@@ -284,6 +286,7 @@ class RecoverableOperator(WholeOperator):
     def _unsettled(self, matches: WindowMatches, places: Integers) -> WindowMatches:
         """Return matches without those that are settled."""
         new = is_behind(places, self._settled)
+        self.doubles += len(new) - int(new.sum())
         return matches if new.all() else matches.take(np.flatnonzero(new))
 
     # --- Windows ---------------------------------------------------------------------------------
@@ -477,9 +480,9 @@ def _steps(rows: pa.Table, first: int, told: Sequence[tuple[int, Told]]) -> Iter
 def _found(wanted: Integers, numbers: Integers, at: int) -> Integers:
     """Return where numbers of events are among those retained, or say that some are missing."""
     places = np.searchsorted(numbers, wanted)
-    there = places < len(numbers)
-    there[there] = numbers[places[there]] == wanted[there]
-    if not there.all():
+    known = places < len(numbers)
+    known[known] = numbers[places[known]] == wanted[known]
+    if not known.all():
         raise _missing(at)
     return places
 

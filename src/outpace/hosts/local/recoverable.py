@@ -8,6 +8,7 @@ replay puts them in the same order.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
@@ -29,6 +30,7 @@ from outpace.engine.recover.recoverable import RecoverableOperator
 from outpace.engine.recover.savepoint import Savepoint, retained_schema
 from outpace.errors import DataError, StateError
 from outpace.hosts.local.frames import TableLike
+from outpace.hosts.local.recovery_counters import RecoveryCounters
 from outpace.hosts.local.stream import StreamMatcher
 from outpace.ingest.retained import RetainedLog
 from outpace.pattern.argument import a_whole_number
@@ -70,7 +72,9 @@ class RecoverableStream(StreamMatcher):
             sources = log.savepoint.sources
         super().__init__(query, sources=sources)
         self.log = log
-        self._since = 0
+        #: Events and stimuli since the last savepoint, and when that was.
+        self._since, self._saved = 0, time.monotonic()
+        self._replays, self._recover_s = 0, 0.0
         #: Whether the operator has taken what the log has not.
         self._failed = False
         self._replayed: pa.Table | None = None
@@ -100,14 +104,18 @@ class RecoverableStream(StreamMatcher):
         """Take the next rows, retain them, and return the matches that became final."""
         self._check()
         rows = self._rows(data, source)
-        if not self.log.has_room(rows.num_rows) and self._operator is not None:
-            self.log.thin(self._recoverable.notice())
-        if not self.log.has_room(rows.num_rows):
+        self.make_room(rows.num_rows)
+        return super().push(rows.slice(0), source)
+
+    def make_room(self, events: int) -> None:
+        """Drop what is not needed where the log has no room for more events, or refuse them."""
+        if not self.log.has_room(events) and self._operator is not None:
+            self._thin(self.operator.notice())
+        if not self.log.has_room(events):
             raise DataError(
-                f"the retained log has no room for {rows.num_rows} more events",
+                f"the retained log has no room for {events} more events",
                 hint="acknowledge matches, or retain more events",
             )
-        return super().push(rows.slice(0), source)
 
     def acknowledge(self, x: int | None = None, y: int | None = None) -> Savepoint:
         """Say that matches have been taken for good, and drop what is not needed for others.
@@ -127,9 +135,8 @@ class RecoverableStream(StreamMatcher):
         if x is not None:
             x = a_whole_number(x, "match_event", error=DataError)
             y = a_whole_number(y, "window", error=DataError)
-        savepoint = self._recoverable.save(x, y)
-        self.log.thin(savepoint)
-        self._since = 0
+        savepoint = self.operator.save(x, y)
+        self._thin(savepoint)
         return savepoint
 
     def state(self) -> bytes:
@@ -167,30 +174,50 @@ class RecoverableStream(StreamMatcher):
             )
 
     @property
-    def _recoverable(self) -> RecoverableOperator:
+    def operator(self) -> RecoverableOperator:
+        """What takes the events."""
         operator = self._bound("acknowledge")
         assert isinstance(operator, RecoverableOperator)
         return operator
+
+    @property
+    def recovery(self) -> RecoveryCounters:
+        """How it goes with recovery: what is retained, and what replays did."""
+        log = self.log
+        return RecoveryCounters(
+            len(log),
+            log.nbytes,
+            1 - len(log) / log.came if log.came else 0.0,
+            time.monotonic() - self._saved,
+            self._replays,
+            self._recover_s,
+            self.operator.doubles if self._replays else 0,
+        )
+
+    def _thin(self, savepoint: Savepoint) -> None:
+        """Drop from the log what a savepoint has no use for."""
+        self.log.thin(savepoint)
+        self._since, self._saved = 0, time.monotonic()
 
     def _make(self, spec: OperatorSpec) -> WholeOperator:
         operator = RecoverableOperator(spec)
         kept = retained_schema(spec)
         if self.log.schema is None:
-            time = next(iter(spec.bound.order_by), kept.names[0])
+            first = next(iter(spec.bound.order_by), kept.names[0])
             # Events without a time are retained, too, where something puts them in order.
-            self.log.begin(kept, EVENT_ID.name if EVENT_ID.name in kept.names else time)
+            self.log.begin(kept, EVENT_ID.name if EVENT_ID.name in kept.names else first)
         if self.log.savepoint is not None:
             self.log.savepoint.check(spec)
         self.log.take(self)
         if self.log.savepoint is None:
             if len(self.log) < self.log.came:
                 raise StateError("the retained log has no savepoint", hint="start from the input")
-            self.log.thin(operator.notice())
+            self._thin(operator.notice())
         return operator
 
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
         self._check()
-        operator = self._recoverable
+        operator = self.operator
         turn, rows = operator.turn, None
         if isinstance(stimulus, EventsArrived):
             rows = operator.retained(stimulus)
@@ -202,8 +229,7 @@ class RecoverableStream(StreamMatcher):
         if self._since >= NOTICE_EVENTS:
             # What is retained counts, so that a notice which fails is made with the next push.
             with suppress(OSError, DataError):
-                self.log.thin(self._recoverable.notice())
-                self._since = 0
+                self._thin(operator.notice())
         return given
 
     def _retain(self, stimulus: Stimulus, rows: pa.Table | None, turn: int) -> None:
@@ -224,8 +250,10 @@ class RecoverableStream(StreamMatcher):
         """Go on from what is retained."""
         savepoint = self.log.savepoint
         assert savepoint is not None, "a stream begins with one"
+        began = time.monotonic()
         rows, numbers = self.log.events()
-        emit = self._recoverable.rebuild(savepoint, rows, numbers, self.log.told)
+        emit = self.operator.rebuild(savepoint, rows, numbers, self.log.told)
+        self._replays, self._recover_s = 1, time.monotonic() - began
         self._begun, self._last = True, emit
         self._replayed = emit.matches.table
 

@@ -112,6 +112,8 @@ class OperatorMetrics:
         Events per second that may be read; 0 without rate control.
     alpha, tentative, confirmed, retracted, rollbacks, replayed
         Of matches that may be taken back: see `SpeculationCounters`.
+    retained, retained_bytes, skipped_share, savepoint_age_s, replays, recover_s, doubles
+        Where the run is recovered by a replay: see `RecoveryCounters`.
     """
 
     events: int = 0
@@ -131,6 +133,13 @@ class OperatorMetrics:
     retracted: int = 0
     rollbacks: int = 0
     replayed: int = 0
+    retained: int = 0
+    retained_bytes: int = 0
+    skipped_share: float = 0.0
+    savepoint_age_s: float = 0.0
+    replays: int = 0
+    recover_s: float = 0.0
+    doubles: int = 0
 
     @property
     def duplication(self) -> float:

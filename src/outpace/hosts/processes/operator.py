@@ -276,7 +276,7 @@ class OperatorsInProgram:
         spec = GroupSpec(
             group.queries, schema, sources=sources, choose=compiled_soon, together=True
         )
-        self.front, self.back = GroupOperator(spec), _NothingBehind()
+        self.front, self.back = GroupOperator(spec), NothingBehind()
         self._aside, self._count = aside, count
         self._meter = BusyMeter()
 
@@ -306,10 +306,11 @@ class OperatorsInProgram:
         """Nothing is open."""
 
 
-class _NothingBehind:
+class NothingBehind:
     """What is asked instead of a merger."""
 
     settled = True
 
     def counters(self) -> BackCounters:
+        """Return that nothing waits."""
         return BackCounters(0, 0)

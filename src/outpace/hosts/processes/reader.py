@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from outpace.errors import DataError
 from outpace.hosts.clock import clock_time
 from outpace.ingest.source import Heartbeat, Source
 
@@ -56,9 +57,14 @@ class SourceReader:
         The sources.
     batch_rows
         The events of a batch.
+    taken
+        How many of the first events of each source are left out, as they were taken before.
     """
 
-    def __init__(self, sources: Sequence[Source], batch_rows: int) -> None:
+    def __init__(
+        self, sources: Sequence[Source], batch_rows: int, taken: Mapping[str, int] | None = None
+    ) -> None:
+        self._taken = {} if taken is None else taken
         self.wakes, self._wake = Pipe(duplex=False)
         self._lock = threading.Lock()
         self._woken = self._stopped = False
@@ -140,8 +146,21 @@ class SourceReader:
         arrivals: Iterator[pa.RecordBatch | Heartbeat] = iter(())
         try:
             arrivals = source.arrivals(batch_rows)
-            while lane.room.acquire() and not self._stopped:
+            left = self._taken.get(source.id, 0)
+            while left and not self._stopped:
                 item: Item = next(arrivals, SourceEnd())
+                if isinstance(item, SourceEnd):
+                    raise DataError(
+                        f"source '{source.id}' has {left} events less than were taken from it",
+                        hint="run on the sources that the retained log was made with",
+                    )
+                if isinstance(item, pa.RecordBatch):
+                    rest = item.slice(min(left, item.num_rows))
+                    left -= item.num_rows - rest.num_rows
+                    if rest.num_rows and lane.room.acquire():
+                        self._add(lane, rest)
+            while lane.room.acquire() and not self._stopped:
+                item = next(arrivals, SourceEnd())
                 self._add(lane, item)
                 if isinstance(item, SourceEnd):
                     return

@@ -21,7 +21,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing.connection import wait
 from types import TracebackType
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -41,7 +41,7 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integer
 from outpace.engine.split.number import in_order
 from outpace.engine.whole import with_ids
-from outpace.errors import BindError, missing_column
+from outpace.errors import BindError, DataError, UnsupportedError, missing_column
 from outpace.hosts.clock import clock_time
 from outpace.hosts.processes.control import RateControl, RateController
 from outpace.hosts.processes.join_sides import JoinedSides, sides_of
@@ -53,9 +53,11 @@ from outpace.hosts.processes.operator import (
     ParallelOperator,
 )
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
+from outpace.hosts.processes.recovered import RecoveredOperator
 from outpace.hosts.processes.worker import WorkResult
 from outpace.ingest.clock import ClockSync
 from outpace.ingest.pace import Paced
+from outpace.ingest.retained import RetainedLog
 from outpace.ingest.source import Heartbeat, Source, merge_of
 from outpace.pattern.argument import a_whole_number, an_instance, listed, shown
 from outpace.pattern.bind.check import INSTANCES_MAX, check_instances, check_streamable
@@ -75,7 +77,7 @@ _PROCESSES_PER_CORE: Final = 8
 
 _CONTROL: Final = RateControl()
 
-_Operator: TypeAlias = ParallelOperator | OperatorsInProgram
+_Operator: TypeAlias = ParallelOperator | OperatorsInProgram | RecoveredOperator
 
 _LOG: Final = logging.getLogger("outpace.run")
 
@@ -89,6 +91,8 @@ def run(
     batch_rows: int = BLOCK_ROWS,
     aside: Callable[..., None] | None = None,
     clocks: ClockSync | None = None,
+    recovery: Literal["replay"] | None = None,
+    log: RetainedLog | None = None,
 ) -> Run:
     """Run a query over sources, with its instances in processes of their own.
 
@@ -116,6 +120,11 @@ def run(
     clocks
         What compares the clocks of the sources with that of this machine; their events then count
         by the time of this machine. The query has disorder, `op.InOrder()` at least.
+    recovery, log
+        "replay": the run keeps no state. Its events are retained in a log, and the same call with
+        that log goes on where a run was lost, whatever ended it; see `outpace.recover`. The query
+        is a single one, and is matched in this process, whatever its instances. Its sources give
+        the same events when they are read again.
 
     Returns
     -------
@@ -153,6 +162,8 @@ def run(
                 "clocks are compared where several sources have an order of their own",
                 hint="run on several sources, with .disorder(op.InOrder()) or another",
             )
+    if recovery is not None or log is not None:
+        _check_recovery(query, recovery, log, clocks)
     if any(one.order_of_arrival is not None for one in queries):
         # The next event of a source that is out of order promises nothing.
         given = tuple(
@@ -164,10 +175,25 @@ def run(
     for one in queries:
         with told_of(one) if isinstance(query, QueryGroup) else nullcontext():
             _check(one, given)
-    if isinstance(query, QueryGroup):
-        return Run(query, list(given), None, memory, batch_rows, aside, clocks)
+    if isinstance(query, QueryGroup) or log is not None:
+        return Run(query, list(given), None, memory, batch_rows, aside, clocks, log)
     useful = query if isinstance(query, Join) else _within_use(query)
     return Run(useful, list(given), rate_control, memory, batch_rows, aside, clocks)
+
+
+def _check_recovery(query: object, recovery: object, log: object, clocks: ClockSync | None) -> None:
+    """Refuse what is not recovered by a replay."""
+    if recovery != "replay":
+        raise UnsupportedError(
+            f"there is no recovery {recovery!r}", hint='write recovery="replay", or leave log out'
+        )
+    if not isinstance(query, Query) or clocks is not None:
+        raise UnsupportedError(
+            "a single query is recovered by a replay, without clocks that are compared",
+            hint="leave recovery out, or run each query by itself",
+        )
+    hint = 'write log=op.recover.RetainedLog("folder")'
+    an_instance(log, RetainedLog, "the retained log of a run", hint=hint)
 
 
 def _queries(query: Query | QueryGroup | Join) -> tuple[Query, ...]:
@@ -235,10 +261,11 @@ class Run:
         batch_rows: int,
         aside: Callable[..., None] | None,
         clocks: ClockSync | None = None,
+        log: RetainedLog | None = None,
     ) -> None:
-        self._query = query
+        self._query, self._log = query, log
         queries = _queries(query)
-        instances = query.instance_count if isinstance(query, Query) else 1
+        instances = query.instance_count if isinstance(query, Query) and log is None else 1
         #: The sides of a join, whose rows become those of one stream.
         self._sides = JoinedSides(query) if isinstance(query, Join) else None
         self._aside, self._clocks = aside, clocks
@@ -259,6 +286,9 @@ class Run:
         #: How the front knows the sources, where there are several; and how many have ended.
         self._names = tuple(source.id for source in sources) if len(sources) > 1 else None
         self._ended = 0
+        #: Where an earlier run was lost: the sources that had ended, and what it took of each.
+        self._over: frozenset[str] = frozenset()
+        self._taken: dict[str, int] = {}
         #: The source whose events are taken; and what is to be said of those that a query drops.
         self._source = sources[0].id
         self._dropped = {
@@ -299,9 +329,38 @@ class Run:
         """
         self._stopped.set()
 
+    def acknowledge(self, x: int | None = None, y: int | None = None) -> None:
+        """Say that matches have been taken for good, where the run is recovered by a replay.
+
+        The same call would not give them again after a failure, and events that no other match
+        needs are dropped from the retained log.
+
+        Parameters
+        ----------
+        x, y
+            The number of the last of them, as `Query.over(..., numbered=True)` shows it; without it
+            all that came out.
+        """
+        if self._log is None:
+            raise DataError(
+                "nothing is to be acknowledged: the run is not recovered by a replay",
+                hint='write op.run(..., recovery="replay", log=op.recover.RetainedLog("folder"))',
+            )
+        if self._operator is not None:
+            assert isinstance(self._operator, RecoveredOperator)
+            self._operator.acknowledge(x, y)
+
     def _run(self) -> Generator[pa.Table, None, None]:
-        reader = SourceReader(self._sources, self._batch_rows)
+        reader: SourceReader | None = None
         try:
+            for found in self._recovered():
+                if found.num_rows:
+                    self.metrics.operator.matches += found.num_rows
+                    yield found
+            if isinstance(self._operator, RecoveredOperator) and self._operator.front.ended:
+                return
+            left = [source for source in self._sources if source.id not in self._over]
+            reader = SourceReader(left, self._batch_rows, self._taken)
             for found in self._turns(reader):
                 if self._stopped.is_set():
                     return
@@ -310,13 +369,14 @@ class Run:
                     self.metrics.operator.matches += rows
                     yield found
         finally:
-            reader.stop()
+            if reader is not None:
+                reader.stop()
             if self._operator is not None:
                 self._operator.close()
 
     def _turns(self, reader: SourceReader) -> Iterator[pa.Table]:
         """Yield what each turn of the loop completes."""
-        before = self._begin(reader)
+        before = self._begin(reader) if self._operator is None else {}
         if self._operator is None:
             return
         operator = self._operator
@@ -360,6 +420,24 @@ class Run:
     def _reading(self) -> bool:
         """Whether more may come from a source."""
         return self._ended < len(self._sources)
+
+    def _recovered(self) -> Iterator[pa.Table]:
+        """Go on from the retained log of an earlier run, and yield what was not acknowledged."""
+        log = self._log
+        if log is None or log.schema is None:
+            return
+        assert isinstance(self._query, Query)
+        operator = RecoveredOperator(self._query, None, self._names, log, self._set_aside)
+        self._operator, self._began = operator, time.perf_counter()
+        if self._tells_time:
+            self._kind = log.schema.field(self._sources[0].time).type
+        self._over = operator.front.intake.order.ended
+        self._ended = len(self._over)
+        self._taken = {source.id: operator.taken(source.id) for source in self._sources}
+        self._look(operator)
+        yield operator.replayed
+        if not self._reading and not operator.front.ended:
+            yield from operator.push(SourceEnded())
 
     def _begin(self, reader: SourceReader) -> dict[str, Item]:
         """Wait for events, whose columns an operator is made for; return what came before them."""
@@ -406,6 +484,8 @@ class Run:
                 query, schema, self._names, self._tell_aside, self._count_aside
             )
         assert isinstance(query, Query), "that of a join is known when its columns are"
+        if self._log is not None:
+            return RecoveredOperator(query, schema, self._names, self._log, self._set_aside)
         arriving = query.order_of_arrival
         return ParallelOperator(
             query,
@@ -538,6 +618,12 @@ class Run:
         total.latency, total.longest_wait = front.order.latency, front.order.longest_wait
         total.waiting_matches, total.remembered_matches = back.waiting, back.remembered
         total.rate_limit = self._controller.rate if self._controller is not None else 0.0
+        if isinstance(operator, RecoveredOperator):
+            told = operator.counters
+            total.retained, total.retained_bytes = told.retained, told.retained_bytes
+            total.skipped_share, total.doubles = told.skipped_share, told.doubles
+            total.savepoint_age_s = told.savepoint_age_s
+            total.replays, total.recover_s = told.replays, told.recover_s
         if isinstance(operator, ParallelOperator):
             changes = changes_of(operator.front, operator.back)
             total.alpha = operator.front.intake.order.alpha

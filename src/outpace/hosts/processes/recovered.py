@@ -1,0 +1,103 @@
+"""The operator of a run that is recovered by a replay: a stream in the program, with its log.
+
+No state of it is saved, only savepoints; events are retained as they are read. Who runs the query
+again with the log goes on where it was lost: what the log has is replayed, and each source is read
+from behind the events that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+
+import pyarrow as pa
+
+from outpace.engine.front import Front
+from outpace.engine.message import Emit, EventsArrived, HostLoad, SetAside, Stimulus
+from outpace.engine.recover.savepoint import Savepoint
+from outpace.hosts.local.recoverable import RecoverableStream
+from outpace.hosts.local.recovery_counters import RecoveryCounters
+from outpace.hosts.processes.operator import NothingBehind
+from outpace.ingest.retained import RetainedLog
+from outpace.pattern.query import Query
+
+
+class RecoveredOperator:
+    """A query with its retained log, asked as a `ParallelOperator` is.
+
+    Parameters
+    ----------
+    query, schema, sources
+        The query, the columns of events, and the identifiers of several sources; those of a log
+        that has events are its own.
+    log
+        What retains the events.
+    aside
+        Told of the events that are set aside.
+    """
+
+    #: There is always room, and nothing lies in shared memory.
+    room = True
+    bytes_written = 0
+
+    def __init__(
+        self,
+        query: Query,
+        schema: pa.Schema | None,
+        sources: tuple[str, ...] | None,
+        log: RetainedLog,
+        aside: Callable[[SetAside], None],
+    ) -> None:
+        self._stream = RecoverableStream(query, log, sources=sources)
+        if schema is not None:
+            self._stream.bind(schema)
+        self._aside, self.back = aside, NothingBehind()
+
+    @property
+    def front(self) -> Front:
+        """What knows of sources and of time."""
+        return self._stream.operator.front
+
+    @property
+    def replayed(self) -> pa.Table:
+        """The matches of an earlier run that were not acknowledged."""
+        return self._stream.replayed
+
+    @property
+    def counters(self) -> RecoveryCounters:
+        """How it goes with recovery."""
+        return self._stream.recovery
+
+    def taken(self, source: str) -> int:
+        """Return how many events of a source have been taken, also by earlier runs."""
+        return self._stream.came.get(source, self._stream.log.came)
+
+    def acknowledge(self, x: int | None, y: int | None) -> Savepoint:
+        """See `RecoverableStream.acknowledge`."""
+        return self._stream.acknowledge(x, y)
+
+    def load(self) -> HostLoad | None:
+        """Return nothing: nobody follows how busy the program is."""
+
+    def push(self, stimulus: Stimulus) -> Iterator[pa.Table]:
+        """Take what happened, retain it, and yield what became final."""
+        if isinstance(stimulus, EventsArrived):
+            self._stream.make_room(stimulus.rows.num_rows)
+        for one in self._stream.step(stimulus):
+            match one:
+                case SetAside():
+                    self._aside(one)
+                case Emit():
+                    yield one.matches.table
+
+    def pop(self) -> pa.Table:
+        """Return what became complete meanwhile: nothing does."""
+        return pa.table({})
+
+    def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
+        """Wait for one of some connections; no answer comes."""
+        wait(list(also), timeout)
+
+    def close(self) -> None:
+        """Let others go on with the log."""
+        self._stream.log.close()
