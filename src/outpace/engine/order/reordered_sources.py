@@ -423,8 +423,8 @@ class ReorderedSources(Order):
         if told and events.source is None:
             # What is told of time holds for every source.
             none = replace(events, rows=self._schema.empty_table(), spans=None)
-            silent = [one for one in self._live() if one not in pieces]
-            pieces |= {one: replace(none, source=one) for one in silent}
+            others = [one for one in self._each if one not in pieces and one not in self._finished]
+            pieces |= {one: replace(none, source=one) for one in others}
         before = {name: self._each[name].snapshot() for name in pieces} if len(pieces) > 1 else {}
         try:
             released = {name: self._each[name].push(piece) for name, piece in pieces.items()}
@@ -437,14 +437,19 @@ class ReorderedSources(Order):
     def _take_halves(
         self, events: EventsArrived, owners: Owners | None, clock: Integers
     ) -> ReleasedEvents:
-        """Take events in two stretches; those that arrived at one time stay together."""
+        """Take events in two stretches; those that arrived at one time stay together.
+
+        What is told with them is of later events than all of these.
+        """
         middle = clock[len(clock) // 2]
         cut = int(np.searchsorted(clock, middle)) or int(np.searchsorted(clock, middle, "right"))
         halves = []
         for part in (slice(0, cut), slice(cut, len(clock))):
             rows = events.rows.slice(part.start, part.stop - part.start)
             own = None if owners is None else owners[part]
-            halves.append(self._take_stretch(replace(events, rows=rows), own, clock[part]))
+            told = events.watermark if part.stop == len(clock) else int(NO_TIME)
+            piece = replace(events, rows=rows, watermark=told)
+            halves.append(self._take_stretch(piece, own, clock[part]))
         return ReleasedEvents.joined(halves)
 
     def _come_to(self, clock: int, spoken: dict[str, int]) -> list[ReleasedEvents]:

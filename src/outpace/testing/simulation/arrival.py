@@ -255,29 +255,21 @@ def draw_disorder(
     arriving = events.take(pa.array(delayed(random, times, most, ties=own), pa.int64()))
     if own and random.random() < 0.3:
         arriving = _with_invalid(random, query, arriving, far=disorder.ahead is not None)
-    adaptive = isinstance(disorder, MPKSlack) and disorder.at_most is None
-    model = OrderModel(query.disorder(disorder), 0 if adaptive else slack)
     steps: list[Stimulus] = []
-    progress: list[tuple[int, int]] = []
     watermark = int(NO_TIME)
     for low, high in cuts(random, arriving.num_rows, pieces):
-        piece = arriving.slice(low, high - low)
         load = None
         if early and random.random() < 0.3:
             load = HostLoad(random.random(), random.random() / 100)
-        steps.append(EventsArrived(piece, load=load))
-        model.push(piece)
-        progress.append((len(model.released), model.time))
+        steps.append(EventsArrived(arriving.slice(low, high - low), load=load))
         later = [time for time in times_of(query, arriving.slice(high)) if time < FAR]
         if random.random() < 0.4 and times and not isinstance(disorder, InOrder):
             # Told too early where the slack is not enough, too.
             watermark = max(watermark, min(later, default=max(times) + 3 * unit))
             watermark += 0 if enough else random.randint(0, 2) * unit
             steps.append(WatermarkArrived(watermark))
-            model.tell(watermark)
-            progress.append((len(model.released), model.time))
-    model.finish()
-    asked = model.query
+    arrival = _ordered(query.disorder(disorder), slack, steps, events, own=own)
+    asked = arrival.query
     if early:
         own_settings = {
             **disorder.options,
@@ -289,13 +281,53 @@ def draw_disorder(
         asked = query.disorder(Speculative(plain, **own_settings))
     if corrects:
         asked = asked.emit(_draw_emission(random, asked, ends=whole))
+        arrival = replace(arrival, progress=None)
+    return replace(arrival, query=asked)
+
+
+def draw_other(random: Random, query: Query, first: DrawnArrival) -> DrawnArrival:
+    """Let another query take the same events as the first of its group, in an order of its own.
+
+    Mostly they share the order, or differ in K alone.
+    """
+    disorder = first.query.order_of_arrival
+    asked = replace(query, order_of_arrival=disorder)
+    if disorder is None or first.sources is not None or first.timers is not None:
+        return replace(first, query=asked)
+    if random.random() < 0.3 and not (asked.speculates and query.duplicates):
+        if asked.corrects:
+            asked = asked.emit(_draw_emission(random, asked, ends=True))
+        return replace(first, query=asked)
+    unit = unit_of(query, first.events)
+    slack, settings = random.randint(0, 5) * unit, disorder.options
+    if disorder.late is Late.CORRECT or random.random() < 0.3:
+        settings |= {"late": random.choice(["drop", "pass", "side"]), "horizon": None}
+    asked = query.disorder(KSlack(duration(slack, unit), **settings))
+    return _ordered(asked, slack, first.steps, first.events, own=True)
+
+
+def _ordered(
+    query: Query, slack: int, steps: Sequence[Stimulus], events: pa.Table, *, own: bool
+) -> DrawnArrival:
+    """Return what becomes of events that come step by step, by the disorder of a query."""
+    disorder = query.order_of_arrival
+    adaptive = isinstance(disorder, MPKSlack) and disorder.at_most is None
+    model = OrderModel(query, 0 if adaptive else slack)
+    progress: list[tuple[int, int]] = []
+    for step in steps:
+        if isinstance(step, EventsArrived):
+            model.push(step.rows)
+        elif isinstance(step, WatermarkArrived):
+            model.tell(step.watermark)
+        progress.append((len(model.released), model.time))
+    model.finish()
     return DrawnArrival(
-        asked,
+        query,
         None,
         tuple(steps),
         model.taken(events.schema) if own else events,
         model.time,
-        None if corrects else tuple(progress),
+        tuple(progress),
         tuple(model.late),
         tuple(model.invalid),
     )
@@ -376,7 +408,7 @@ def delayed(random: Random, times: Sequence[int], most: int, *, ties: bool) -> l
 
 
 @dataclass
-class _Event:
+class OrderedEvent:
     """An event on its way: its row, and the columns that order it."""
 
     row: dict[str, object]
@@ -396,15 +428,15 @@ class OrderModel:
 
     query: Query
     slack: int
-    released: list[_Event] = field(default_factory=list)
+    released: list[OrderedEvent] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
     invalid: list[int] = field(default_factory=list)
     #: Those that came late, and are put where they belong.
-    corrected: list[_Event] = field(default_factory=list)
+    corrected: list[OrderedEvent] = field(default_factory=list)
     time: int = int(NO_TIME)
     _greatest: int = int(NO_TIME)
     _behind: list[int] = field(default_factory=list)
-    _waiting: list[_Event] = field(default_factory=list)
+    _waiting: list[OrderedEvent] = field(default_factory=list)
     _came: int = 0
 
     def push(self, rows: pa.Table) -> None:
@@ -419,7 +451,7 @@ class OrderModel:
                 self.invalid.append(row[ID])
                 continue
             seen.append(time)
-            event = _Event(row, time, row.get("seq", 0), self._came)
+            event = OrderedEvent(row, time, row.get("seq", 0), self._came)
             if self._is_late(event, in_order=in_order):
                 if disorder.late is Late.CORRECT:
                     self.corrected.append(event)
@@ -470,7 +502,7 @@ class OrderModel:
             rows.append({**event.row, time_of(self.query): time})
         return pa.Table.from_pylist(rows, schema=schema)
 
-    def _is_late(self, event: _Event, *, in_order: bool) -> bool:
+    def _is_late(self, event: OrderedEvent, *, in_order: bool) -> bool:
         if event.time < self.time:
             return True
         if not (in_order and self.released):
@@ -478,7 +510,7 @@ class OrderModel:
         return (event.time, event.seq) < (self._last.time, self._last.seq)
 
     @property
-    def _last(self) -> _Event:
+    def _last(self) -> OrderedEvent:
         """The last event by the order of the query; one that passed late may stand behind it."""
         return max(self.released, key=lambda event: (event.time, event.seq))
 

@@ -7,7 +7,7 @@ given since; it must then say again what it said.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -21,6 +21,8 @@ from outpace.engine.back import Back
 from outpace.engine.codec.cell import Cell, CellKind
 from outpace.engine.codec.table import read_table
 from outpace.engine.front import Front
+from outpace.engine.group import GroupOperator
+from outpace.engine.group_spec import GroupStep
 from outpace.engine.instance import Instance
 from outpace.engine.message import (
     Answer,
@@ -184,6 +186,8 @@ def text_of(answer: object) -> str:
             return f"emit {tables} {ids} {answer.watermark}"
         case SetAside():
             return f"aside {answer.kind.value} {text_of(answer.rows)}"
+        case GroupStep():
+            return "; ".join(f"{one} {text_of(said)}" for one, said in answer.instructions.items())
         case Routed() | MarkSet() | WentBack():
             return repr(answer)
         case Deliver():
@@ -230,16 +234,27 @@ def told(stimulus: Stimulus) -> str:
 
 
 def run_in_one_place(
-    spec: OperatorSpec, arrival: DrawnArrival, random: Random, trace: RunTrace, *, saves: bool
-) -> RunOutcome:
-    """Drive the whole operator; it is saved and lost now and then."""
-    outcome = RunOutcome()
-    kept = SavedPart("operator", lambda: WholeOperator(spec), WholeOperator.step, trace)
+    make: Callable[[], WholeOperator | GroupOperator],
+    arrival: DrawnArrival,
+    random: Random,
+    trace: RunTrace,
+    *,
+    saves: bool,
+) -> dict[str, RunOutcome]:
+    """Drive a whole operator, or a group of them, that is saved and lost now and then.
+
+    Returns what came out of each query, by its name.
+    """
+    outcomes: dict[str, RunOutcome] = defaultdict(RunOutcome)
+    kept = SavedPart("operator", make, lambda part, stimulus: part.step(stimulus), trace)
     steps: list[Stimulus] = [*arrival.steps, SourceEnded()]
     for number, stimulus in enumerate(steps, 1):
         trace.say(told(stimulus))
         answer = kept.take(stimulus)
-        outcome.take(answer)
+        alone = {arrival.query.name: answer}
+        given = answer.instructions if isinstance(answer, GroupStep) else alone
+        for name, instructions in given.items():
+            outcomes[name].take(instructions)
         trace.say(f"  {text_of(answer)}")
         if saves and number < len(steps):
             if isinstance(stimulus, EventsArrived):
@@ -248,11 +263,17 @@ def run_in_one_place(
                 kept.save()
         if random.random() < 0.2:
             kept.crash()
-        check_same("timer", [kept.part.front.timer], [arrival.timer(number)])
-    operator: WholeOperator = kept.part
-    check(not operator.instance.open_windows, "windows are open after the end")
-    check(not operator.front.counters().order.buffered, "events wait after the end")
-    return outcome
+        check_same("timer", [_front(kept.part).timer], [arrival.timer(number)])
+    operator: WholeOperator | GroupOperator = kept.part
+    for one in operator.operators if isinstance(operator, GroupOperator) else [operator]:
+        check(not one.instance.open_windows, "windows are open after the end")
+    check(not _front(operator).counters().order.buffered, "events wait after the end")
+    return outcomes
+
+
+def _front(operator: WholeOperator | GroupOperator) -> Front | GroupOperator:
+    """Return what says when its timer is due, and what waits."""
+    return operator if isinstance(operator, GroupOperator) else operator.front
 
 
 def _refuse(kept: SavedPart, arrival: DrawnArrival, rows: pa.Table, trace: RunTrace) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.group import GroupOperator
+from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.twin import make_twin
@@ -35,10 +37,11 @@ from outpace.testing.simulation.arrival import (
     draw_batched_sources,
     draw_disorder,
     draw_in_order,
+    draw_other,
     draw_sources,
 )
+from outpace.testing.simulation.clocked import draw_clocked
 from outpace.testing.simulation.meaning import Meaning, fed_at_once, meaning_of, rows_of
-from outpace.testing.simulation.numbered import draw_numbered
 from outpace.testing.simulation.places import Places, RunOutcome, Stages, run_in_one_place
 from outpace.testing.simulation.queries import (
     QueryCase,
@@ -73,8 +76,8 @@ class SimulatedRun:
         What decided it.
     place
         Where the parts of the operator ran: "one place", "several places" or "stages".
-    query
-        The query that ran.
+    queries
+        The query that ran, or those of a group.
     matches
         How many rows came out.
     trace
@@ -85,7 +88,7 @@ class SimulatedRun:
 
     seed: int
     place: str
-    query: Query
+    queries: tuple[Query, ...]
     matches: int
     trace: tuple[str, ...]
     digest: str
@@ -101,6 +104,13 @@ class _Scenario:
     timeouts: bool
     choose: Callable[[Task], Matcher]
     saves: bool = True
+    #: The other queries of its group.
+    others: tuple[_Scenario, ...] = ()
+
+    @property
+    def each(self) -> tuple[_Scenario, ...]:
+        """The scenario of each query."""
+        return (self, *self.others)
 
     @property
     def query(self) -> Query:
@@ -113,7 +123,7 @@ class _Scenario:
     @property
     def can_replay(self) -> bool:
         """Whether what comes out has numbers that stay."""
-        return not self.query.corrects and not self.timeouts
+        return not self.query.corrects and not self.timeouts and not self.others
 
     def spec(self) -> OperatorSpec:
         query, disorder = _alone(self.query), None
@@ -127,6 +137,20 @@ class _Scenario:
             instances=self.query.instance_count if self.place == PLACES else None,
             timeouts=self.timeouts,
             choose=self.choose,
+        )
+
+    def make(self) -> WholeOperator | GroupOperator:
+        """Return a new operator, in one place."""
+        if not self.others:
+            return WholeOperator(self.spec())
+        return GroupOperator(
+            GroupSpec(
+                tuple(_alone(one.query) for one in self.each),
+                self.schema,
+                sources=self.arrival.sources,
+                timeouts=any(one.timeouts for one in self.each),
+                choose=self.choose,
+            )
         )
 
 
@@ -164,41 +188,72 @@ def simulate_operator(
     random = Random(seed)
     if query is None:
         # Every fourth run goes by a clock, and in every eighth late events correct what came out.
-        scenario = _draw(random, clocked=seed % 4 == 3, corrects=seed % 8 == 5)
+        # A third of those in one place are groups.
+        grouped = seed // 8 % 3 == 0
+        scenario = _draw(random, clocked=seed % 4 == 3, corrects=seed % 8 == 5, grouped=grouped)
     else:
         scenario = _draw_for(random, query, events)
     trace = RunTrace()
     try:
-        outcome = _simulate(scenario, random, trace)
+        matches = _simulate(scenario, random, trace)
     except Exception as error:
         again = f"python -m outpace.testing.simulation --seed {seed} --verbose"
         if query is not None:
             again = f"simulate_operator(query, events, seed={seed})"
         found = str(error) if isinstance(error, SimulationError) else repr(error)
-        failure = SimulationError(
-            f"seed {seed} fails at step {len(trace.lines)}: {found}\n"
-            f"{_described(scenario)}\nagain: {again}"
-        )
+        lines = [f"seed {seed} fails at step {len(trace.lines)}: {found}"]
+        lines += [*map(_described, scenario.each), f"again: {again}"]
+        failure = SimulationError("\n".join(lines))
         failure.trace = tuple(trace.lines)
         raise failure from error
-    lines = tuple(trace.lines)
-    return SimulatedRun(
-        seed, scenario.place, scenario.query, len(outcome.matches), lines, trace.digest
-    )
+    queries = tuple(one.query for one in scenario.each)
+    return SimulatedRun(seed, scenario.place, queries, matches, tuple(trace.lines), trace.digest)
 
 
 # --- What a seed decides -------------------------------------------------------------------------
 
 
-def _draw(random: Random, *, clocked: bool, corrects: bool) -> _Scenario:
-    """Draw a query, its events, and how they come."""
+def _draw(random: Random, *, clocked: bool, corrects: bool, grouped: bool) -> _Scenario:
+    """Draw a query, its events, how they come, and where that may be the others of a group."""
     stamped = random.random() < 0.2
-    span: Span = (lambda units: f"{units} s") if stamped else (lambda units: units)
     schema = _schema(stamped=stamped)
     # How often there are windows, by place.
     place, share = random.choice(
         [(ONE_PLACE, 0.6), (ONE_PLACE, 0.6), (PLACES, 0.4), (PLACES, 1.0), (STAGES, 0.6)]
     )
+    case = _draw_case(random, schema, place, share, corrects=corrects)
+    query = case.query
+    # The oracle tries all that there is, and so does a pattern that finds all.
+    most = 40 if query.windows is not None or query.operator is not None else 16
+    most = min(most, 12) if is_large(query) else most
+    letters = "abcd" if case.holds is None else "".join(sorted(case.holds)).lower() * 4 + "d"
+    events = _draw_events(random, schema, most * 2 if query.partitions else most, letters)
+    ways: list[Callable[..., DrawnArrival]] = [
+        draw_in_order,
+        partial(draw_disorder, own=True, whole=place != STAGES),
+    ]
+    ways.append(draw_batched_sources if place == STAGES else draw_sources)
+    if grouped := grouped and place == ONE_PLACE:
+        # Out of order they may wait for as long as each likes.
+        ways += ways[1:2] * 3
+    if clocked:
+        ways = [partial(draw_clocked, whole=place != STAGES)]
+    if corrects:
+        ways = [partial(draw_disorder, own=True, whole=place != STAGES, corrects=True)]
+    way = random.choice(ways)
+    arrival = way(random, query, events, _PIECES[place])
+    choose = random.choice([make_twin, _chosen])
+    timeouts = _times_out(query, corrects=corrects)
+    scenario = _Scenario(case, arrival, place, timeouts, choose)
+    return _with_others(random, scenario) if grouped else scenario
+
+
+def _draw_case(
+    random: Random, schema: pa.Schema, place: str, share: float, *, corrects: bool
+) -> QueryCase:
+    """Draw a query, which has windows so often."""
+    stamped = not pa.types.is_integer(schema.field("ts").type)
+    span: Span = (lambda units: f"{units} s") if stamped else (lambda units: units)
     windowed = share == 1.0 or random.random() < share
     if random.random() < 0.15 and not corrects:
         case = draw_operator_query(random, span, windowed=windowed)
@@ -208,26 +263,34 @@ def _draw(random: Random, *, clocked: bool, corrects: bool) -> _Scenario:
     query = case.query.partition_by("key") if keyed else case.query
     if (query.windows is not None and not corrects) or place == PLACES:
         query = draw_instances(random, query)
-    # The oracle tries all that there is, and so does a pattern that finds all.
-    most = 40 if query.windows is not None or query.operator is not None else 16
-    most = min(most, 12) if is_large(query) else most
-    letters = "abcd" if case.holds is None else "".join(sorted(case.holds)).lower() * 4 + "d"
-    events = _draw_events(random, schema, most * 2 if keyed else most, letters)
-    ways: list[Callable[..., DrawnArrival]] = [
-        draw_in_order,
-        partial(draw_disorder, own=True, whole=place != STAGES),
-    ]
-    ways.append(draw_batched_sources if place == STAGES else draw_sources)
-    if clocked:
-        ways = [partial(draw_numbered, whole=place != STAGES)]
-    if corrects:
-        ways = [partial(draw_disorder, own=True, whole=place != STAGES, corrects=True)]
-    way = random.choice(ways)
-    arrival = way(random, query, events, _PIECES[place])
-    timeouts = query.operator is None and query.windows is None and query.bound is not None
-    timeouts = timeouts and not corrects
-    choose = random.choice([make_twin, _chosen])
-    return _Scenario(replace(case, query=query), arrival, place, timeouts, choose)
+    return replace(case, query=query)
+
+
+def _with_others(random: Random, first: _Scenario) -> _Scenario:
+    """Draw other queries that look at the same events, in one place."""
+    corrects = first.query.corrects
+    schema = _schema(stamped=not pa.types.is_integer(first.schema.field("ts").type))
+    others = []
+    for number in range(random.randint(1, 3)):
+        case = _draw_case(random, schema, ONE_PLACE, 0.4, corrects=corrects)
+        while is_large(case.query) and first.arrival.events.num_rows > 12:
+            case = _draw_case(random, schema, ONE_PLACE, 0.4, corrects=corrects)
+        query = replace(case.query, name=f"{case.query.name}{number}")
+        others.append(
+            replace(
+                first,
+                case=replace(case, query=query),
+                arrival=draw_other(random, query, first.arrival),
+                timeouts=_times_out(query, corrects=corrects),
+            )
+        )
+    return replace(first, others=tuple(others))
+
+
+def _times_out(query: Query, *, corrects: bool) -> bool:
+    """Say whether partial matches that WITHIN ended are compared, too."""
+    plain = query.operator is None and query.windows is None
+    return plain and query.bound is not None and not corrects
 
 
 def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> _Scenario:
@@ -360,24 +423,40 @@ def _described(scenario: _Scenario) -> str:
 # --- What is compared ----------------------------------------------------------------------------
 
 
-def _simulate(scenario: _Scenario, random: Random, trace: RunTrace) -> RunOutcome:
-    arrival = scenario.arrival
-    case = replace(scenario.case, query=scenario.query)
-    meaning = meaning_of(case, arrival.events, arrival.time, timeouts=scenario.timeouts)
+def _simulate(scenario: _Scenario, random: Random, trace: RunTrace) -> int:
+    """Run a scenario, compare what each query gives, and return how many matches came out."""
     if scenario.place == STAGES:
-        return _simulate_stages(scenario, meaning, random, trace)
+        meaning = _meaning(scenario)
+        return len(_simulate_stages(scenario, meaning, random, trace).matches)
     if scenario.place == PLACES:
         places = Places(scenario.spec(), random, trace, saves=scenario.saves)
-        places.run(arrival)
-        outcome = places.outcome
+        places.run(scenario.arrival)
+        outcomes = {scenario.query.name: places.outcome}
     else:
-        outcome = run_in_one_place(scenario.spec(), arrival, random, trace, saves=scenario.saves)
+        outcomes = run_in_one_place(
+            scenario.make, scenario.arrival, random, trace, saves=scenario.saves
+        )
         if scenario.can_replay:
-            again = run_retained(scenario.spec(), arrival, random, trace)
+            again = run_retained(scenario.spec(), scenario.arrival, random, trace)
+            (outcome,) = outcomes.values()
             check_same("after replays", again.matches, outcome.matches)
+    for one in scenario.each:
+        _check_outcome(one, outcomes[one.query.name])
+    return sum(len(outcome.matches) for outcome in outcomes.values())
+
+
+def _meaning(scenario: _Scenario) -> Meaning:
+    arrival = scenario.arrival
+    case = replace(scenario.case, query=scenario.query)
+    return meaning_of(case, arrival.events, arrival.time, timeouts=scenario.timeouts)
+
+
+def _check_outcome(scenario: _Scenario, outcome: RunOutcome) -> None:
+    """Compare what a query gave with what it means, alone."""
+    meaning = _meaning(scenario)
     if scenario.query.corrects:
         _check_changes(scenario, outcome, meaning.rows)
-        return outcome
+        return
     _check_matches(scenario.query, outcome.matches, meaning.rows)
     if scenario.query.windows is None and scenario.query.operator is None:
         # Keys come in one order, too.
@@ -386,7 +465,6 @@ def _simulate(scenario: _Scenario, random: Random, trace: RunTrace) -> RunOutcom
         found = _columns(outcome.timed_out, *scenario.query.partitions, "labels", "rows")
         check_same("timed out", found, sorted(meaning.timed_out))
     _check_aside(scenario, outcome)
-    return outcome
 
 
 def _simulate_stages(

@@ -218,6 +218,26 @@ def test_what_arrives_together_counts_together():
     assert order.silent == set()
 
 
+def test_what_is_told_of_time_holds_for_silent_sources_too():
+    order = order_of(op.InOrder(patience="2 s"), ("a", "b"))
+    both = pa.concat_tables([piece("b", 0, 5).rows, piece("a", 0, 1).rows])
+    order.push(EventsArrived(both, arrival=0))
+    order.fire(3 * SECOND)
+    assert order.silent == {"a", "b"}
+    told = order.push(EventsArrived(rows(), watermark=50, arrival=4 * SECOND))
+    assert (told.watermark, order.silent) == (50, {"a", "b"})
+
+
+def test_what_is_told_with_a_piece_makes_none_of_its_events_late():
+    order = order_of(op.KSlack(1, patience="2 s", arrival="at"), ("a", "b"))
+    # The first is silent meanwhile, so the piece is taken in stretches.
+    events = [(1, 0, 0, "a"), (1, 0, 1, "b")]
+    events += [(3, 1, 5 * SECOND, "b"), (5, 2, 9 * SECOND, "b"), (7, 3, 20 * SECOND, "b")]
+    released = order.push(EventsArrived(rows(*events), watermark=10))
+    assert (released.late, released.watermark) == (None, 10)
+    assert times(released) == [1, 1, 3, 5, 7]
+
+
 def test_without_a_clock_nobody_is_silent():
     order = order_of(op.InOrder(patience="2 s"), ("a", "b"))
     order.push(EventsArrived(rows((1, 0, 0, "a")), "a"))
