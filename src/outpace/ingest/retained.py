@@ -365,7 +365,9 @@ _NO_ROWS: Final = pa.table({})
 def _framed(came: int, turn: int, told: Told) -> bytes:
     """Return what was told as bytes that `_frames` reads."""
     plain = told is None or isinstance(told, int)
-    stimulus = SourceEnded() if told is None else WatermarkArrived(told) if isinstance(told, int) else told
+    stimulus = (
+        SourceEnded() if told is None else WatermarkArrived(told) if isinstance(told, int) else told
+    )
     data = write_stimulus(stimulus)
     content = _FRAME.pack(len(data), 0, came, turn, plain)[8:] + data
     return _FRAME.pack(len(data), zlib.crc32(content), came, turn, plain) + data

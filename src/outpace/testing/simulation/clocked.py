@@ -12,7 +12,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, TimerFired, WatermarkArrived
+from outpace.engine.message import (
+    EventsArrived,
+    SourceEnded,
+    Stimulus,
+    TimerFired,
+    WatermarkArrived,
+)
 from outpace.pattern.disorder import Disorder, InOrder, KSlack, Sequence
 from outpace.pattern.query import Query
 from outpace.testing.simulation.arrival import (
