@@ -302,17 +302,15 @@ def explain(
         from outpace.hosts.spark.files import active_session, plan_session_files
 
         plan = plan_session_files(active_session(), data, query)
-        return explain_plan(query, plan.files.schema, plan.lines())
+        return explain_plan(query, plan)
     if _is_spark_frame(data):
         from outpace.hosts.spark.schema import arrow_schema
 
         if _is_stream(data):
             from outpace.hosts.spark.stream import plan_frame
 
-            streamed = plan_frame(data, query, names)
-            return explain_plan(query, streamed.schema, streamed.lines())
-        schema = arrow_schema(data)
-        return explain_plan(query, schema, plan_query(query, schema).lines())
+            return explain_plan(query, plan_frame(data, query, names))
+        return explain_plan(query, plan_query(query, arrow_schema(data)))
     return explain_plan(query, to_arrow(data, query).schema)
 
 
@@ -329,7 +327,7 @@ def _explain_group(
         from outpace.hosts.spark.stream import plan_frame
 
         plan = plan_frame(data, group)
-        return explain_group(QueryGroup(plan.queries), plan.schema, plan.lines())
+        return explain_group(QueryGroup(plan.queries), plan.group, plan.lines())
     if isinstance(data, ParquetFiles) or _is_spark_frame(data):
         raise _no_stream()
     return explain_group(group, to_arrow(data).schema)

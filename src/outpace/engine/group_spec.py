@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import EVENT_ID
+from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import Aside, Emit, Instruction, SetAside
-from outpace.engine.operator_spec import OperatorSpec, fastest
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.errors import BindError
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.group import told_of
@@ -48,7 +49,7 @@ class GroupSpec:
     sources: tuple[str, ...] | None = None
     timeouts: bool = False
     forgets: bool = False
-    choose: Callable[[Task], Matcher] = fastest
+    choose: Callable[[Task], Matcher] = choose_matcher
     divided: bool = False
     together: bool = False
 

@@ -29,11 +29,6 @@ from outpace.pattern.schedulers import ByKey
 from outpace.pattern.windows import LandmarkWindows
 
 
-def fastest(task: Task) -> Matcher:
-    """Return the fastest matcher that covers a pattern."""
-    return choose_matcher(task).matcher
-
-
 def without_pattern(query: Query) -> Query:
     """Return a query with the windows of another, for whoever splits and does not match."""
     return Query(
@@ -96,7 +91,7 @@ class OperatorSpec:
     checked: bool = True
     brings_ids: bool = False
     traced: bool = False
-    choose: Callable[[Task], Matcher] = fastest
+    choose: Callable[[Task], Matcher] = choose_matcher
 
     def __post_init__(self) -> None:
         patience = None if self.disorder is None else self.disorder["patience"]

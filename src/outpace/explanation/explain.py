@@ -3,23 +3,26 @@
 Without a schema the explanation says what is known without types: the tree, the automaton, and the
 class of each condition as its text shows it. With a schema it adds the matcher that will run, the
 columns of the result, and the warnings. Nothing is matched. Of several queries over one stream it
-says what they share, then each of them.
+says what they share, then each of them. Which parts of the operator there are, and the matcher, is
+read off the `OperatorSpec` that runs: that of the plan, where a host has made one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
+from typing import Protocol
 
 import pyarrow as pa
 
 from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec
-from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.choose import matcher_name
 from outpace.engine.match.contract import STEP_BUDGET, Task
 from outpace.engine.match.program import Program, compile_program
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.schedule import overlapping, scheduler_of
 from outpace.engine.window_match.sharing import sharable
 from outpace.errors import UnsupportedError
@@ -30,13 +33,23 @@ from outpace.explanation.picture import Picture, dot, picture_of
 from outpace.explanation.picture_svg import svg
 from outpace.pattern import ast
 from outpace.pattern.bind.check import check_clauses
-from outpace.pattern.bind.query import bind
 from outpace.pattern.group import QueryGroup, told_of
 from outpace.pattern.notation.print_pattern import print_pattern
 from outpace.pattern.notation.print_query import print_fluent, print_match_recognize
 from outpace.pattern.notation.print_windows import window_calls
 from outpace.pattern.query import Consume, Emission, Query, RowsPerMatch, Selection, Skip
 from outpace.pattern.types import type_name
+
+
+class QueryPlan(Protocol):
+    """How a host runs a query; `Plan`, `StreamPlan` and `FilesPlan` are such plans."""
+
+    @property
+    def operator(self) -> OperatorSpec:
+        """The operator that runs."""
+
+    def lines(self) -> list[str]:
+        """Return how the rows are divided, a title and indented lines."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,10 +62,8 @@ class Explanation:
         The query that is explained.
     program
         Its automaton.
-    task
-        The query bound to a schema, or None without one.
-    matcher
-        The name of the matcher that will run, or None without a schema.
+    operator
+        The operator that runs, or None without a schema.
     placement
         How a host divides the rows of its data, a title and indented lines; empty in process.
 
@@ -69,14 +80,20 @@ class Explanation:
 
     query: Query
     program: Program
-    task: Task | None = None
-    matcher: str | None = None
+    operator: OperatorSpec | None = None
     placement: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.text
 
     __repr__ = __str__
+
+    @property
+    def matcher(self) -> str | None:
+        """The name of the matcher that will run, or None without a schema."""
+        if self.operator is None or self.operator.matcher is None:
+            return None
+        return matcher_name(self.operator.matcher)
 
     @cached_property
     def text(self) -> str:
@@ -93,11 +110,11 @@ class Explanation:
                 else []
             ),
             ("cost", self._cost()),
-            ("memory", memory_section(self.query, self.program, self.task)),
+            ("memory", memory_section(self.query, self.program, self._task)),
         ]
-        if self.task is not None:
-            sections.append(("result", _columns(self.task.bound.output)))
-            sections.append(("warnings", list(self.task.bound.warnings)))
+        if self.operator is not None:
+            sections.append(("result", _columns(self.operator.output)))
+            sections.append(("warnings", list(self.operator.bound.warnings)))
         else:
             sections.append(("result", ["its types are known when the query meets a schema"]))
         return "\n\n".join(
@@ -132,12 +149,21 @@ class Explanation:
         assert self.query.tree is not None
         return self.query.tree
 
+    @property
+    def _task(self) -> Task | None:
+        return None if self.operator is None else self.operator.task
+
+    @property
+    def _streamed(self) -> bool:
+        """Whether events come out of order, and a reorderer puts them in order."""
+        return self.operator is not None and self.operator.disorder is not None
+
     @cached_property
     def _conditions(self) -> list[Condition]:
-        return conditions_of(self.query, None if self.task is None else self.task.bound)
+        return conditions_of(self.query, None if self.operator is None else self.operator.bound)
 
     def _cost(self) -> list[str]:
-        budget = STEP_BUDGET if self.task is None else self.task.step_budget
+        budget = STEP_BUDGET if self._task is None else self._task.step_budget
         return cost_section(self.query, self.program, self._conditions, budget)
 
     def _stages(self) -> list[str]:
@@ -149,13 +175,15 @@ class Explanation:
         keys = ", ".join(query.partitions)
         measured = ", ".join(
             [name for name, _ in query.outputs]
-            if self.task is None
-            else [measure.name for measure in self.task.bound.measures]
+            if self.operator is None
+            else [measure.name for measure in self.operator.bound.measures]
         )
         ties = "" if self.placement else "; rows with equal values keep the input's order"
-        windows = _window_stages(query, self.task, placed=bool(self.placement))
+        windows = _window_stages(query, self.operator, placed=bool(self.placement))
         lines = [
-            f"order: rows are sorted by {ordered}{ties}"
+            f"order: a reorderer puts the events of the stream in order by {ordered}"
+            if self._streamed
+            else f"order: rows are sorted by {ordered}{ties}"
             if ordered
             else "order: none given, rows keep the input's order",
             f"partition: by {keys}, each matched on its own"
@@ -168,27 +196,34 @@ class Explanation:
             f"rows: {query.rows.value}",
             *([f"emit: {_EMISSIONS[query.emission]}"] if query.corrects else []),
         ]
-        left_out = ["reorderer (the rows are sorted here)"]
-        if not windows:
-            left_out.append("splitter (the query has no windows)")
-            if not self.placement:
-                left_out.append("merger (one instance)")
-        return [*lines, f"left out: {', '.join(left_out)}"]
+        left_out = ", ".join(self._left_out())
+        return [*lines, *([f"left out: {left_out}"] if left_out else [])]
+
+    def _left_out(self) -> list[str]:
+        """Return the parts of the operator that have nothing to do here, and why."""
+        parts = [] if self._streamed else ["reorderer (the rows are sorted here)"]
+        windowed = self.query.windows is not None
+        if not windowed:
+            parts.append("splitter (the query has no windows)")
+        # How the tasks of a divided table come together the lines of its plan say.
+        alone = not windowed and not self.placement
+        if self._streamed:
+            alone = self.operator is not None and self.operator.instances is None
+        if alone:
+            keyed = self._streamed and self.query.partitions
+            parts.append(f"merger ({'each key has one' if keyed else 'one'} instance)")
+        return parts
 
 
-def explain(
-    query: Query, schema: pa.Schema | None = None, placement: Sequence[str] = ()
-) -> Explanation:
+def explain(query: Query, data: pa.Schema | QueryPlan | None = None) -> Explanation:
     """Explain a query, with a schema also what depends on types.
 
     Parameters
     ----------
     query
         What to explain.
-    schema
-        The columns of its input.
-    placement
-        How a host divides the rows, see `Explanation`.
+    data
+        The columns of its input, or the plan that a host has made of the query and its input.
 
     Raises
     ------
@@ -203,10 +238,13 @@ def explain(
     """
     tree = check_clauses(query)
     program = compile_program(tree, ast.predicates(tree))
-    if schema is None:
+    if data is None:
         return Explanation(query, program)
-    task = Task(bind(query, schema), program)
-    return Explanation(query, program, task, choose_matcher(task).name, tuple(placement))
+    if isinstance(data, pa.Schema):
+        operator = OperatorSpec(query, data)
+        assert operator.task is not None, "the clauses have a pattern"
+        return Explanation(query, program, operator)
+    return Explanation(query, program, data.operator, tuple(data.lines()))
 
 
 def _query_text(query: Query) -> str:
@@ -254,13 +292,15 @@ def _columns(schema: pa.Schema) -> list[str]:
     return [f"{field.name}: {type_name(field.type)}" for field in schema]
 
 
-def _window_stages(query: Query, task: Task | None, *, placed: bool = False) -> list[str]:
+def _window_stages(
+    query: Query, operator: OperatorSpec | None, *, placed: bool = False
+) -> list[str]:
     """Say what the splitter, the instances and the merger do; nothing for a query without windows.
 
     Parameters
     ----------
-    query, task
-        The query, as it is and bound.
+    query, operator
+        The query, and the operator that runs.
     placed
         Whether a host says by itself who matches which windows, and what is merged.
 
@@ -282,8 +322,8 @@ def _window_stages(query: Query, task: Task | None, *, placed: bool = False) -> 
         lines.append("windows: LOW, MIDDLE and HIGH of each, matched when all three have closed")
     elif query.uncertainty is not None:
         lines.append("windows: by true time, matched when no other event can be in them")
-    elif task is not None:
-        shared = overlapping(query.windows) and sharable(task, choose_matcher(task).matcher)
+    elif operator is not None and operator.task is not None and operator.matcher is not None:
+        shared = overlapping(query.windows) and sharable(operator.task, operator.matcher)
         lines.append(
             "windows: share the search of each start, so that overlap costs little"
             if shared
@@ -337,9 +377,18 @@ class GroupExplanation:
 
 
 def explain_group(
-    group: QueryGroup, schema: pa.Schema | None = None, placement: Sequence[str] = ()
+    group: QueryGroup, data: pa.Schema | GroupSpec | None = None, placement: Sequence[str] = ()
 ) -> GroupExplanation:
     """Explain several queries, with a schema also what they share.
+
+    Parameters
+    ----------
+    group
+        The queries.
+    data
+        The columns of their input, or the operators that a host has planned.
+    placement
+        Where they run, see `GroupExplanation`.
 
     Examples
     --------
@@ -359,8 +408,11 @@ def explain_group(
     explained = {}
     for query in group.queries:
         with told_of(query):
-            explained[query.name] = explain(query, schema)
-    if schema is None:
+            explained[query.name] = explain(query)
+    if data is None:
         return GroupExplanation(explained)
-    shared = GroupOperator(GroupSpec(group.queries, schema)).lines()
+    spec = GroupSpec(group.queries, data) if isinstance(data, pa.Schema) else data
+    for name, operator in zip(explained, spec.operators, strict=True):
+        explained[name] = replace(explained[name], operator=operator)
+    shared = GroupOperator(spec).lines()
     return GroupExplanation(explained, tuple(shared), tuple(placement))

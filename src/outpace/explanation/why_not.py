@@ -42,7 +42,7 @@ def why_not(task: Task, block: Block, rows: Sequence[int]) -> str:
     evidence, named, lines = _named_rows(task, block, rows)
     if _all_are_matches(task.bound.query):
         return "\n".join(lines + _among_all(evidence, named))
-    found = choose_matcher(task).matcher(evidence.block, Resume.fresh(1)).found
+    found = choose_matcher(task)(evidence.block, Resume.fresh(1)).found
     runs = [
         (int(start), run_of(task, evidence, found, index))
         for index, start in enumerate(found.start)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from outpace.engine.codec.pack import Packer
 from outpace.engine.match.bits import BitTask, with_bits
 from outpace.engine.match.task import kept_columns
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.files.blocks import bucket_count, cut_keys, pack_units, packed_bytes
 from outpace.files.order import GroupOrder, order_groups
@@ -115,6 +116,11 @@ class FilesPlan:
         return self.query_plan.bound
 
     @property
+    def operator(self) -> OperatorSpec:
+        """The operator that tasks have parts of."""
+        return self.query_plan.operator
+
+    @property
     def packed(self) -> tuple[str, ...]:
         """The columns that travel, where rows are packed."""
         return _packed(self.query_plan, self.columns)
@@ -132,7 +138,7 @@ class FilesPlan:
 
     def task(self) -> WindowTask:
         """Return what a task does with the rows."""
-        return WindowTask(self.query_plan, self.query_plan.operator, self.columns)
+        return WindowTask(self.query_plan, self.operator, self.columns)
 
     def packer(self) -> Packer:
         """Return what packs rows, by bucket where keys are not cut by range."""

@@ -157,7 +157,7 @@ on_load(_compile_waiting)
 
 def compiled_soon(task: Task) -> Matcher:
     """Return the matcher of a pattern; without windows it is compiled while it works already."""
-    matcher = choose_matcher(task).matcher
+    matcher = choose_matcher(task)
     if task.bound.query.windows is None:
         compile_when_loaded(matcher)
     return matcher

@@ -73,6 +73,13 @@ class StreamPlan(Crossing):
         return operator
 
     @property
+    def group(self) -> GroupSpec:
+        """The operators of several queries, which one stage has."""
+        group = self.stages[0].operator
+        assert isinstance(group, GroupSpec), "one query has an operator of its own"
+        return group
+
+    @property
     def operators(self) -> tuple[OperatorSpec, ...]:
         """The operators of all queries."""
         operator = self.stages[0].operator

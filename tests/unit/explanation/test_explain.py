@@ -12,8 +12,11 @@ from support.strategies import patterns
 from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.explanation.explain import explain
 from outpace.pattern import ast, query
+from outpace.pattern.disorder import KSlack
 from outpace.pattern.query import Query
 from outpace.pattern.windows import BetweenWindows, CountWindows, WindowPredicate
+from outpace.plan.plan import plan_query
+from outpace.plan.stream import plan_stream
 
 TICKS = pa.schema([("ts", pa.timestamp("us")), ("symbol", pa.string()), ("price", pa.float64())])
 DIP = (
@@ -291,6 +294,45 @@ def test_windows_show_which_parts_run():
     assert "windows: matched one by one" in text
     assert "instances: 2, chosen by Batches(" in text
     assert "a match in every window that finds it" in text
+
+
+def test_a_stream_on_spark_has_the_reorderer_that_its_plan_has():
+    ticks = DIP.disorder(KSlack("2 s"))
+    plan = plan_stream(ticks, TICKS, 2)
+    explanation = explain(ticks, plan)
+    assert explanation.operator is plan.operator
+    stages = section(explanation.text, "stages")
+    assert stages[0] == "order: a reorderer puts the events of the stream in order by ts"
+    assert stages[-1] == (
+        "left out: splitter (the query has no windows), merger (each key has one instance)"
+    )
+    assert "  order: an event waits until one is seen that is 2 seconds later" in plan.lines()
+    assert section(explanation.text, plan.lines()[0]) == [line[2:] for line in plan.lines()[1:]]
+    table = section(explain(ticks, plan_query(ticks, TICKS)).text, "stages")
+    assert table[-1].startswith("left out: reorderer (the rows are sorted here), splitter")
+
+
+@pytest.mark.parametrize(("instances", "left_out"), [(1, ["merger (one instance)"]), (4, [])])
+def test_a_stream_over_windows_merges_where_instances_share_them(instances, left_out):
+    counted = Query("q").order_by("ts").pattern("A B").over(CountWindows(100, 10))
+    counted = counted.measures(n="COUNT(*)").instances(instances)
+    plan = plan_stream(counted, TICKS, 2)
+    stages = section(explain(counted, plan).text, "stages")
+    told = [line for line in stages if line.startswith("left out")]
+    assert told == [f"left out: {part}" for part in left_out]
+    assert any("merge: 1 instance" in line for line in plan.lines()) == (not left_out)
+
+
+def test_the_matcher_is_that_of_the_operator_that_runs():
+    query = Query("q").order_by("ts").pattern("A -> B").within("1 hour")
+    query = query.define(A="price > 1", B="price < A.price").measures(n="COUNT(*)")
+    timed = plan_stream(query, TICKS, 2, timeouts=True)
+    assert explain(query, timed).matcher == "twin"
+    assert "match: by the twin" in explain(query, timed).text
+    assert explain(query, plan_stream(query, TICKS, 2)).matcher == "kernel"
+    alike = explain(query, plan_query(query, TICKS)), explain(query, TICKS)
+    for title in ("conditions", "cost", "memory", "result"):
+        assert section(alike[0].text, title) == section(alike[1].text, title)
 
 
 class Odd(WindowPredicate):

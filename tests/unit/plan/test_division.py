@@ -86,7 +86,7 @@ def test_instances_are_tasks() -> None:
     assert plan_query(query, SCHEMA).tasks is None
     plan = plan_query(query.instances(6, RoundRobin()), SCHEMA)
     assert plan.tasks == 6
-    text = explain(query.instances(6, RoundRobin()), SCHEMA, plan.lines()).text
+    text = explain(query.instances(6, RoundRobin()), plan).text
     assert "tasks that match: 6" in text
     # What the host says of instances and of merging is not said a second time, otherwise.
     assert "splitter: over(op.windows.count(5, slide=2))" in text

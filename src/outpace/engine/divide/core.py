@@ -56,7 +56,7 @@ class CoreMatcher:
         self._after = task.bound.query.effective_skip
         # A start whose window is cut short fails otherwise than it would: what is kept is checked.
         self.task = with_skip(task, replace(self._after, strict=False))
-        self._matcher = choose_matcher(self.task).matcher
+        self._matcher = choose_matcher(self.task)
         self._within = task.bound.within
         reach = reach_of(task)
         self._back = reach.back

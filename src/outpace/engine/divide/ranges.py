@@ -233,7 +233,7 @@ class RangeMatcher:
     def __init__(self, ranges: Ranges, *, rows_at_once: int = ROWS_AT_ONCE) -> None:
         self._ranges = ranges
         self._task = _every_start(ranges.task)
-        self._matcher = choose_matcher(self._task).matcher
+        self._matcher = choose_matcher(self._task)
         self._rows_at_once = rows_at_once
         self._schema = ranges.rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Final
 
 from outpace.compiler.kernel import is_disabled
 from outpace.engine.match.contract import Matcher, Task
@@ -10,16 +10,16 @@ from outpace.engine.match.kernel import make_kernel
 from outpace.engine.match.twin import make_twin
 from outpace.pattern.query import Selection
 
+#: What `explain()` calls the matchers, by their classes, which are loaded when they are used.
+_NAMES: Final = {
+    "GraphMatcher": "graph",
+    "JoinMatcher": "join",
+    "KernelMatcher": "kernel",
+    "UncertainMatcher": "uncertain order",
+}
 
-@dataclass(frozen=True)
-class MatcherChoice:
-    """A matcher and what it is, for `explain()`."""
 
-    name: str
-    matcher: Matcher
-
-
-def choose_matcher(task: Task) -> MatcherChoice:
+def choose_matcher(task: Task) -> Matcher:
     """Return the fastest matcher that covers the query.
 
     The graph shares the work of all matches that overlap, the kernel searches for the preferred
@@ -28,20 +28,22 @@ def choose_matcher(task: Task) -> MatcherChoice:
     if task.bound.query.join is not None:
         from outpace.engine.match.join_matcher import JoinMatcher
 
-        return MatcherChoice("join", JoinMatcher(task))
+        return JoinMatcher(task)
     if task.bound.uncertainty is not None:
         from outpace.engine.match.uncertain import UncertainMatcher
 
-        return MatcherChoice("uncertain order", UncertainMatcher(task))
+        return UncertainMatcher(task)
+    compiled: Matcher | None = None
     if not (task.timeouts or is_disabled()):
         if task.bound.query.effective_selection is Selection.ALL:
             from outpace.engine.match.graph import make_graph_matcher
 
-            graph = make_graph_matcher(task)
-            if graph is not None:
-                return MatcherChoice("graph", graph)
+            compiled = make_graph_matcher(task)
         else:
-            kernel = make_kernel(task)
-            if kernel is not None:
-                return MatcherChoice("kernel", kernel)
-    return MatcherChoice("twin", make_twin(task))
+            compiled = make_kernel(task)
+    return make_twin(task) if compiled is None else compiled
+
+
+def matcher_name(matcher: Matcher) -> str:
+    """Return what `explain()` calls a matcher."""
+    return _NAMES.get(type(matcher).__name__, "twin")

@@ -41,7 +41,7 @@ class WholePartitions:
 
     task: Task
     rows: pa.Table
-    choose: Callable[[Task], Matcher] = lambda task: choose_matcher(task).matcher
+    choose: Callable[[Task], Matcher] = choose_matcher
 
     @cached_property
     def block(self) -> Block:

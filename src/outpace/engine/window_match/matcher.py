@@ -95,7 +95,7 @@ class WindowMatcher(Stateful):
                 hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS",
             )
         self.task = task
-        self.matcher = choose_matcher(task).matcher if matcher is None else matcher
+        self.matcher = choose_matcher(task) if matcher is None else matcher
         #: The windows where the times of events tell, when one closes, what is matched of it.
         self._drifting: BoundWindows | None = None
         if query.leeway is not None:

@@ -163,6 +163,6 @@ class Search:
 
 
 def _choose(task: Task) -> Matcher:
-    matcher = choose_matcher(task).matcher
+    matcher = choose_matcher(task)
     compile_in_background(matcher)
     return matcher

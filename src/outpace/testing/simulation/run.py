@@ -20,7 +20,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.twin import make_twin
 from outpace.engine.message import SourceEnded, WatermarkArrived
 from outpace.engine.operator import WholeOperator, emit_of
-from outpace.engine.operator_spec import OperatorSpec, fastest
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.split.number import in_order
 from outpace.errors import DataError, OutpaceError, UnsupportedError
@@ -326,7 +326,7 @@ def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> 
     if query.windows is not None or place == PLACES:
         query = draw_instances(random, query)
     arrival = random.choice(ways)(random, query, table, _PIECES[place])
-    return _Scenario(QueryCase(query), arrival, place, False, _chosen, saves)
+    return _Scenario(QueryCase(query), arrival, place, False, choose_matcher, saves)
 
 
 def _alone(query: Query) -> Query:
@@ -348,10 +348,6 @@ def _has_stream_time(query: Query, schema: pa.Schema) -> bool:
         return not bind_disorder(query, schema).ties
     except OutpaceError:
         return False
-
-
-def _chosen(task: Task) -> Matcher:
-    return choose_matcher(task).matcher
 
 
 def _schema(*, stamped: bool) -> pa.Schema:
@@ -401,7 +397,7 @@ def _in_order(scenario: _Scenario) -> list[Row]:
         and not any(isinstance(step, WatermarkArrived) for step in arrival.steps)
     ):
         return fed_at_once(query, arrival.events, None)[0]
-    choose = make_twin if query.uncertainty is None and query.join is None else fastest
+    choose = make_twin if query.uncertainty is None and query.join is None else choose_matcher
     spec = replace(scenario.spec(), instances=None, timeouts=False, choose=choose)
     operator = WholeOperator(spec)
     emitted = [emit_of(operator.step(step)) for step in (*arrival.steps, SourceEnded())]

@@ -93,7 +93,7 @@ def pieces(task: Task, table: pa.Table, bounds: Sequence[int]) -> list[Block]:
 
 def whole(task: Task, table: pa.Table) -> list[dict[str, object]]:
     block = whole_block(task, table)
-    found = match_block(choose_matcher(task).matcher, block).found
+    found = match_block(choose_matcher(task), block).found
     rows: list[dict[str, object]] = match_table(task, block, found).to_pylist()
     return rows
 

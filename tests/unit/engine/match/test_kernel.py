@@ -289,7 +289,7 @@ def test_a_small_block_is_matched_before_numba_is_loaded(monkeypatch):
     query = Query().order_by("ts").pattern("A B+").define(A="x = 'a'", B="x = 'b'")
     for asked in (query, query.pattern("A ->> B")):
         task = prepare(asked.measures(n="COUNT(*)"), table.schema)
-        matcher = choose_matcher(task).matcher
+        matcher = choose_matcher(task)
         block = whole_block(task, table)
         loaded = match_block(matcher, block)
         with monkeypatch.context() as patch:

@@ -27,7 +27,7 @@ def rows_that_fit(condition: str, pattern: str = "A") -> list[int]:
     task = prepare(query, TABLE.schema)
     block = whole_block(task, TABLE)
     twin = match_block(make_twin(task), block).found.start.tolist()
-    chosen = match_block(choose_matcher(task).matcher, block).found.start.tolist()
+    chosen = match_block(choose_matcher(task), block).found.start.tolist()
     assert chosen == twin
     return twin
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from outpace.engine.event import EVENT_ID
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.twin import make_twin
 from outpace.engine.message import ClockExchange, EventsArrived, SourceEnded, WatermarkArrived
 from outpace.engine.operator import emit_of
@@ -315,10 +314,6 @@ def sent(savepoint: Savepoint) -> Savepoint:
 
 def drawn(random: Random) -> tuple[OperatorSpec, pa.Table]:
     """Draw a query of any kind, and events for it."""
-
-    def chosen(task: Task) -> Matcher:
-        return choose_matcher(task).matcher
-
     windowed = random.random() < 0.7
     if random.random() < 0.1:
         case = draw_operator_query(random, lambda units: units, windowed=windowed)
@@ -336,7 +331,7 @@ def drawn(random: Random) -> tuple[OperatorSpec, pa.Table]:
         [random.choice((None, *range(8))) for _ in range(size)],
     ]
     events = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], SCHEMA)
-    return OperatorSpec(query, SCHEMA, choose=random.choice([make_twin, chosen])), events
+    return OperatorSpec(query, SCHEMA, choose=random.choice([make_twin, choose_matcher])), events
 
 
 def pieces(random: Random, size: int) -> Iterator[tuple[int, int]]:

@@ -344,7 +344,7 @@ class Watched(WindowMatcher):
 def watched(case: Case, *, compiled: bool) -> Watched:
     """Return a matcher as it is before the compiler is done, or after."""
     task = prepare(case.query, case.stream.table.schema)
-    matcher = choose_matcher(task).matcher
+    matcher = choose_matcher(task)
     if isinstance(matcher, GraphMatcher | KernelMatcher):
         matcher.compile_now()
         object.__setattr__(matcher, "ready", lambda size: compiled)
