@@ -57,7 +57,7 @@ def simple_events(
     rate: int = 1000,
     id: str = "simple",
 ) -> SimpleEvents:
-    """Make the paper's SimpleEvents: a time, a sequence number and one character.
+    """Make the SimpleEvents of SPACE (Amann 2018): a time, a sequence number, one character.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def stock_events(
     rate: int = 1000,
     id: str = "stock",
 ) -> StockEvents:
-    """Make the paper's StockEvents: a symbol of three letters, and four prices.
+    """Make the StockEvents of SPACE (Amann 2018): a symbol of three letters, and four prices.
 
     The price of a symbol is a random walk; an event opens where the one before it closed. A day of
     trade has 600 000 events, and all prices begin anew with it.

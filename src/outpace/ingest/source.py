@@ -1,8 +1,8 @@
 """Sources: values that tell which events come, in batches, with times and sequence numbers.
 
 A source has an identifier of its own and yields the same events every time, whatever the size of
-the batches (the paper's sections 3.1.2 and 4.3.1). Nothing is opened or made before it is read; a
-reader holds one batch of each source.
+the batches. Nothing is opened or made before it is read; a reader holds one batch of each source.
+Paper: SPACE (Amann 2018) 3.1.2 and 4.3.1.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class EventSet:
     Parameters
     ----------
     cardinality
-        The number of events (the paper's `cn`).
+        The number of events (`cn` in the CEPSim paper).
     timestamp
         The time, in seconds, up to which `latency` counts (`ts`).
     latency

@@ -1,4 +1,4 @@
-"""How many events a producer has produced by a time: the paper's generator functions g(t).
+"""How many events a producer has produced by a time: CEPSim's generator functions g(t).
 
 Every generator is a value with one method, `totals`, which answers for many times at once. It
 promises what equation 2 of the CEPSim paper (section 4.1) asks for: whole numbers that never fall

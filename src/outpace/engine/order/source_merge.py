@@ -16,8 +16,9 @@ Who holds the others back, and who has events that are ready, is known by a tree
 group and at those above it, not at all sources. Events stay with their source until they are ready;
 then their keys are put in order, and what else they carry is moved once, by who asks for it. Where
 times are spread, the cost per event hardly depends on the number of sources; where they crowd it
-grows with the logarithm of that number (`outpace.engine.kernels.merge`). The paper's ordering
-component (3.2.2, 4.3) waits for an event of every source, and compares with all of them for each.
+grows with the logarithm of that number (`outpace.engine.kernels.merge`). The ordering
+component of SPACE (Amann 2018, 3.2.2 and 4.3) waits for an event of every source, and compares with
+all of them for each.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Savepoints: what a lost operator is rebuilt from, beside the events that were retained.
 
-The paper's savepoint is ⟨seed, trim, skip⟩. To these come the windows that matches may still come
-of, with their numbers and borders, so that events which count windows may be skipped, too (III-B5),
-and the counters of the operator. No event is in it: its size grows with the windows that are
-open and with keys, not with what the windows hold.
+The savepoint of Lima et al. is ⟨seed, trim, skip⟩. To these come the windows that matches may
+still come of, with their numbers and borders, so that events which count windows may be skipped,
+too (III-B5), and the counters of the operator. No event is in it: its size grows with the windows
+that are open and with keys, not with the events in the windows.
 
 Paper: Lima et al., sections II-B, III-A and III-B2.
 """

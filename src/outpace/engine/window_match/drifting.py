@@ -6,7 +6,7 @@ one of each, shifted by half of the drift. A session has one row for each MIDDLE
 whole, and LOW begins where MIDDLE does.
 
 Memory: the rows of open windows, and what one step gathers.
-Paper: event ordering (002) 3.2.3.1, figure 3.4.
+Paper: Rajendran 2019, 3.2.3.1, figure 3.4.
 """
 
 from __future__ import annotations

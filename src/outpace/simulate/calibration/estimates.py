@@ -1,4 +1,4 @@
-"""What a batch and an event cost, from the batches of real runs: the paper's two methods.
+"""What a batch and an event cost, from the batches of real runs: CEPSim's two methods.
 
 A batch of n events takes `setup + n · event` seconds. Both methods of the CEPSim paper (section
 6.3, equations 11 and 12) give the cost of an event; they were made for operators without batches,
