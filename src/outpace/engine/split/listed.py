@@ -3,6 +3,22 @@
 It serves partitions, windows that close in any order, and schedulers that are asked window by
 window; `outpace.engine.split.batched` has the others.
 
+Which rows an instance gets is a count of its open windows over the rows of the block. The count
+starts with the windows that were open before, rises by one at the first row of a window that opens,
+falls by one behind the last row of one that closes, and the windows that stay open end with the
+block. The instance gets the rows at which the count is above zero:
+
+    row                      0  1  2  3  4  5  6  7
+    window 7, open before    ■  ■                       +1 at 0, -1 at 2
+    window 8 opens                    ■  ■  ■           +1 at 3, -1 at 6
+    window 9 opens                       ■  ■           +1 at 4, -1 at 6
+    count                    1  1  0  1  2  2  0  0
+    ranges                   [0    2) [3       6)
+
+With partitions the rows are sorted by partition first, so that those of a window lie side by side,
+and the instances lie behind each other on one line: one sort and one running sum of the changes
+count for all of them (`_covered`). The ranges are then put back into the order of the block.
+
 Memory: at most four times 17 bytes for each open window, and eight for each partition and instance;
 with `ByKey` or one instance, 16 for each partition alone.
 """

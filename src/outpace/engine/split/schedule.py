@@ -6,6 +6,22 @@ once, however many of its windows hold it, and an event that no window holds goe
 for a block is at most that of its rows and of the windows that open or close in it, never that of
 the windows that stay open.
 
+Windows of four events, the next two events later, in batches of two among two instances:
+
+    event        0  1  2  3  4  5  6  7
+    window 0     ■  ■  ■  ■                    batch 0: instance 0
+    window 1           ■  ■  ■  ■
+    window 2                 ■  ■  ■  ■        batch 1: instance 1
+    window 3                       ■  ■  …     (stays open)
+    instance 0   [0               6)           windows 0 and 1 open, and close
+    instance 1               [4         8)     windows 2 and 3 open, and 2 closes
+
+Events 4 and 5 are sent twice, since they lie at the border of two batches. There are three ways to
+know who has which windows. Where windows close in the order in which they open and are given in
+batches, two counts say it (`outpace.engine.split.batched`); else a list does
+(`outpace.engine.split.listed`). Without windows a partition is the window, and `PartitionSchedule`
+here has its instance.
+
 Paper: SPACE (Amann 2018) 2.3.4, 4.4 and 5.4.3.
 """
 
