@@ -242,7 +242,7 @@ def _draw(random: Random, *, clocked: bool, corrects: bool, grouped: bool) -> _S
         ways = [partial(draw_disorder, own=True, whole=place != STAGES, corrects=True)]
     way = random.choice(ways)
     arrival = way(random, query, events, _PIECES[place])
-    choose = random.choice([make_twin, _chosen])
+    choose = random.choice([make_twin, choose_matcher])
     timeouts = _times_out(query, corrects=corrects)
     scenario = _Scenario(case, arrival, place, timeouts, choose)
     return _with_others(random, scenario) if grouped else scenario
