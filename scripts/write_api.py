@@ -23,7 +23,12 @@ MODULES = {
     "op.sources": "outpace.sources",
     "op.log": "outpace.log",
     "op.ingest": "outpace.ingest",
+    "op.spark": "outpace.hosts.spark",
+    "op.spark.current": "outpace.hosts.spark.current",
+    "op.spark.metrics": "outpace.hosts.spark.metrics",
+    "op.spark.postgres": "outpace.hosts.spark.postgres",
     "op.simulate": "outpace.simulate",
+    "outpace.testing": "outpace.testing",
 }
 _HEAD = """# Python API
 
@@ -39,26 +44,51 @@ _OBJECT = re.compile(r"<.*? at 0x[0-9a-f]+>|<(?:class|factory)[^>]*>")
 def written() -> str:
     """Return the page."""
     parts = [_HEAD]
+    for prefix, values in _public().items():
+        parts.append(f"## {prefix}\n")
+        parts += [_entry(f"{prefix}.{name}", value) for name, value in values.items()]
+    return "\n".join(parts)
+
+
+def undocumented() -> dict[str, list[str]]:
+    """Return the parameters of which no docstring says anything, by the name of what has them."""
+    found = {}
+    for prefix, values in _public().items():
+        for name, value in values.items():
+            if not callable(value) or _is_error(value):
+                continue
+            lacks = {f"{prefix}.{name}": _lacking(value, _documented(value))}
+            for member, one in _members(value) if inspect.isclass(value) else ():
+                if not isinstance(one, property):
+                    lacks[f"{prefix}.{name}.{member}"] = _lacking(one, _documented(one, value))
+            found.update({label: names for label, names in lacks.items() if names})
+    return found
+
+
+def _public() -> dict[str, dict[str, object]]:
+    """Return the public names that are no modules, with their values, by the prefix of a module."""
+    found: dict[str, dict[str, object]] = {}
     for prefix, name in MODULES.items():
         module = importlib.import_module(name)
-        parts.append(f"## {prefix}\n")
-        public = {one: getattr(module, one) for one in sorted(module.__all__)}
-        parts += [
-            _entry(f"{prefix}.{one}", value)
-            for one, value in public.items()
-            if not isinstance(value, ModuleType)
-        ]
-    return "\n".join(parts)
+        values = {one: getattr(module, one) for one in sorted(module.__all__)}
+        found[prefix] = {
+            one: value for one, value in values.items() if not isinstance(value, ModuleType)
+        }
+    return found
+
+
+def _is_error(value: object) -> bool:
+    return inspect.isclass(value) and issubclass(value, Exception)
 
 
 def _entry(name: str, value: object) -> str:
     lines = [f"### `{name}`", ""]
-    error = inspect.isclass(value) and issubclass(value, Exception)
+    error = _is_error(value)
     if callable(value) and not error:
         lines += [f"`{name}{_signature(value)}`", ""]
     lines += _described(value)
     if inspect.isclass(value) and not error:
-        methods = [_member(member, one) for member, one in _members(value)]
+        methods = [_member(member, one, value) for member, one in _members(value)]
         if methods:
             lines += ["| | |", "|---|---|", *methods, ""]
     return "\n".join(lines)
@@ -77,18 +107,58 @@ def _signature(value: object) -> str:
 
 def _described(value: object) -> list[str]:
     """Return what a docstring says, with its parameters as a table."""
-    text = inspect.getdoc(value) or ""
-    parts = _SECTION.split(text)
-    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
-    lines = [" ".join(paragraph.split()) + "\n" for paragraph in _paragraphs(parts[0])]
-    given = list(_items(sections.get("Parameters", "")))
+    text, sections = _sections(value)
+    lines = [" ".join(paragraph.split()) + "\n" for paragraph in _paragraphs(text)]
+    given = _documented(value)
     if given:
         rows = [f"| {_cell(name)} | {_cell(about)} |" for name, about in given]
         lines += ["| parameter | |", "|---|---|", *rows, ""]
     raised = list(_items(sections.get("Raises", "")))
     if raised:
-        lines += ["Raises " + "; ".join(f"`{name}`: {about}" for name, about in raised), ""]
+        lines += ["Raises " + "; ".join(f"{name}: {about}" for name, about in raised), ""]
     return lines
+
+
+def _sections(value: object) -> tuple[str, dict[str, str]]:
+    """Return what a docstring says before its sections, and these by their headings."""
+    text, *others = _SECTION.split(inspect.getdoc(value) or "")
+    return text, dict(zip(others[::2], others[1::2], strict=True))
+
+
+def _documented(value: object, owner: type | None = None) -> list[tuple[str, str]]:
+    """Return the parameters that docstrings tell of, and what they say of each.
+
+    Those that its own docstring leaves out are those of what it extends: of the bases of a class,
+    and of the method of that name in a base of the class that owns it.
+    """
+    said = list(_items(_sections(value)[1].get("Parameters", "")))
+    above: list[object] = []
+    if inspect.isclass(value) and not _is_error(value):
+        above = list(value.__mro__[1:])
+    if owner is not None:
+        name = getattr(value, "__name__", "")
+        above = [vars(base)[name] for base in owner.__mro__ if name in vars(base)]
+    for one in above:
+        lacking = _lacking(value, said)
+        for names, about in _items(_sections(one)[1].get("Parameters", "")):
+            if {*_names(names)} & {*lacking}:
+                said.append((names, about))
+    return said
+
+
+def _lacking(value: object, said: list[tuple[str, str]]) -> list[str]:
+    """Return the parameters that are not among those that docstrings tell of."""
+    try:
+        known = inspect.signature(value).parameters  # type: ignore[arg-type]  # as in `_signature`
+    except ValueError:
+        return []
+    told = {name for names, _ in said for name in _names(names)}
+    return [name for name in known if name[0] != "_" and name not in {"self", "cls", *told}]
+
+
+def _names(item: str) -> list[str]:
+    """Return the names that an item of a section tells of: `first, stop`."""
+    return [name.strip(" *`") for name in item.split(",")]
 
 
 def _paragraphs(text: str) -> list[str]:
@@ -113,10 +183,13 @@ def _members(value: type) -> Iterator[tuple[str, object]]:
             yield name, member
 
 
-def _member(name: str, member: object) -> str:
+def _member(name: str, member: object, owner: type) -> str:
     shown = name if isinstance(member, property) else f"{name}{_signature(member)}"
-    first = _paragraphs(_SECTION.split(inspect.getdoc(member) or "")[0])[:1]
-    return f"| `{_cell(shown)}` | {_cell(' '.join(' '.join(first).split()))} |"
+    first = _paragraphs(_sections(member)[0])[:1]
+    said = [" ".join(" ".join(first).split())]
+    if not isinstance(member, property):
+        said += [f"{names}: {about}" for names, about in _documented(member, owner)]
+    return f"| `{_cell(shown)}` | {_cell('<br>'.join(said))} |"
 
 
 def _cell(text: str) -> str:

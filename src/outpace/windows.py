@@ -88,6 +88,11 @@ def time(
 def session(gap: str | datetime.timedelta | int) -> SessionWindows:
     """Make windows that last as long as each event comes less than `gap` after the one before it.
 
+    Parameters
+    ----------
+    gap
+        The time between two events that ends a window: "30 s", a timedelta, or an integer.
+
     Examples
     --------
     >>> session("30 s")
@@ -126,6 +131,11 @@ def between(
 
 def landmark(at: str | Expression | Fluent | None = None) -> LandmarkWindows:
     """Make windows from one landmark to the next, or one from the first event on without `at`.
+
+    Parameters
+    ----------
+    at
+        The condition that a landmark fits.
 
     Examples
     --------

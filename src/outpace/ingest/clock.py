@@ -156,7 +156,13 @@ class ClockSync:
         return taken
 
     def wait(self, seconds: float) -> list[ClockExchange]:
-        """Return the same, after waiting for one no longer than so many seconds."""
+        """Return the same, after waiting for one no longer than so many seconds.
+
+        Parameters
+        ----------
+        seconds
+            The longest wait.
+        """
         most = min(a_number(seconds, "seconds"), _TIMEOUT_S_MAX)
         with self._taken:
             self._taken.wait_for(lambda: self._complete or self._failed, most)

@@ -90,6 +90,13 @@ def json_lines(
 ) -> TextSource:
     """Replay files of JSON lines; `schema` tells the types of some columns.
 
+    Parameters
+    ----------
+    path, time, id
+        As for `parquet`.
+    schema
+        The types of some columns: "ts timestamp, price double".
+
     Examples
     --------
     >>> json_lines("ticks.jsonl", schema="ts timestamp").schema

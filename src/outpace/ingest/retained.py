@@ -134,11 +134,23 @@ class RetainedLog:
         return [(came, what) for came, _, what in self._told]
 
     def has_room(self, events: int) -> bool:
-        """Say whether so many more events can be retained."""
+        """Say whether so many more events can be retained.
+
+        Parameters
+        ----------
+        events
+            The number of events.
+        """
         return self._most is None or len(self) + events <= self._most
 
     def take(self, owner: object) -> None:
-        """Let a stream write alone from now on, which finds what is in the folder now."""
+        """Let a stream write alone from now on, which finds what is in the folder now.
+
+        Parameters
+        ----------
+        owner
+            The stream.
+        """
         if self._path is not None and self._log is not None:
             self.close()
             self._writer = self._log.writer(sync="always" if self._durable else "never")
@@ -146,7 +158,13 @@ class RetainedLog:
         self._owner = weakref.ref(owner)
 
     def is_free_for(self, owner: object) -> bool:
-        """Say whether no other stream writes."""
+        """Say whether no other stream writes.
+
+        Parameters
+        ----------
+        owner
+            The stream that asks.
+        """
         return self._owner is None or self._owner() is owner
 
     def begin(self, schema: pa.Schema, time: str = "ts") -> None:
@@ -199,6 +217,13 @@ class RetainedLog:
 
         In the turn of a stream, see `MatchPlace`, no match came of what was told before behind the
         same event, so that the last time says it all.
+
+        Parameters
+        ----------
+        told
+            The watermark, None for the end of the input, or another stimulus.
+        turn
+            The turn of the stream in which it came.
         """
         self._tell((self.came, turn, told))
 
@@ -228,7 +253,13 @@ class RetainedLog:
         self._told.append(told)
 
     def thin(self, savepoint: Savepoint) -> None:
-        """Drop the events that a savepoint has no use for, and remember it."""
+        """Drop the events that a savepoint has no use for, and remember it.
+
+        Parameters
+        ----------
+        savepoint
+            The savepoint that a recovery would start from.
+        """
         if self._log is not None:
             self._locked(self._log)
         numbers = self._numbers

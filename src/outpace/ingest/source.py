@@ -67,12 +67,23 @@ class Source(ABC):
 
     @abstractmethod
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield all events from the beginning, at most `rows` at a time."""
+        """Yield all events from the beginning, at most `rows` at a time.
+
+        Parameters
+        ----------
+        rows
+            The most events of a batch.
+        """
 
     def arrivals(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch | Heartbeat]:
         """Yield events as they come, and promises between them where the source is quiet.
 
         A source that never keeps others waiting has no promises to make; this is `batches` then.
+
+        Parameters
+        ----------
+        rows
+            The most events of a batch.
         """
         yield from self.batches(rows)
 
@@ -88,6 +99,13 @@ def merged(sources: Sequence[Source], rows: int = BATCH_ROWS) -> Iterator[pa.Tab
     """Yield the events of all sources in the order (time, sequence number, source).
 
     The source that the others wait for is read next, so at most two batches of each are held.
+
+    Parameters
+    ----------
+    sources
+        The sources, each with an identifier of its own.
+    rows
+        The most events that are read from a source at a time.
 
     Examples
     --------

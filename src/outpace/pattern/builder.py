@@ -243,6 +243,11 @@ def col(name: str) -> Fluent:
 
     Parts with dots or spaces in them are quoted: `'A."unit price"'`.
 
+    Parameters
+    ----------
+    name
+        The name of the column, maybe behind that of a variable and a dot.
+
     Examples
     --------
     >>> col("A.price").tree
@@ -256,6 +261,11 @@ def col(name: str) -> Fluent:
 
 def lit(value: Scalar) -> Fluent:
     """Return a constant; None is NULL, a timedelta is an INTERVAL.
+
+    Parameters
+    ----------
+    value
+        The value: a number, a text, a truth value, a date, a time, a timedelta, None.
 
     Examples
     --------
@@ -273,6 +283,13 @@ def lit(value: Scalar) -> Fluent:
 def prev(expression: str | Fluent, offset: int | None = None) -> Fluent:
     """Return the value at an earlier row of the partition, one row back unless told.
 
+    Parameters
+    ----------
+    expression
+        What is computed there: a column's name, or an expression.
+    offset
+        How many rows back.
+
     Examples
     --------
     >>> prev("price", 2).tree == parse_expression("PREV(price, 2)")
@@ -283,6 +300,13 @@ def prev(expression: str | Fluent, offset: int | None = None) -> Fluent:
 
 def next(expression: str | Fluent, offset: int | None = None) -> Fluent:
     """Return the value at a later row of the partition, one row on unless told.
+
+    Parameters
+    ----------
+    expression
+        What is computed there: a column's name, or an expression.
+    offset
+        How many rows on.
 
     Examples
     --------
@@ -295,6 +319,13 @@ def next(expression: str | Fluent, offset: int | None = None) -> Fluent:
 def first(expression: str | Fluent, offset: int | None = None) -> Fluent:
     """Return the value at the first row of the match, or of a variable, `offset` rows later.
 
+    Parameters
+    ----------
+    expression
+        What is computed there: a column's name, or an expression.
+    offset
+        How many rows later.
+
     Examples
     --------
     >>> first("A.price").tree == parse_expression("FIRST(A.price)")
@@ -306,6 +337,13 @@ def first(expression: str | Fluent, offset: int | None = None) -> Fluent:
 def last(expression: str | Fluent, offset: int | None = None) -> Fluent:
     """Return the value at the last row of the match, or of a variable, `offset` rows earlier.
 
+    Parameters
+    ----------
+    expression
+        What is computed there: a column's name, or an expression.
+    offset
+        How many rows earlier.
+
     Examples
     --------
     >>> prev(last("A.price", 1)).tree == parse_expression("PREV(LAST(A.price, 1))")
@@ -316,6 +354,11 @@ def last(expression: str | Fluent, offset: int | None = None) -> Fluent:
 
 def classifier(variable: str | None = None) -> Fluent:
     """Return the variable that a row was matched to, maybe among the rows of one variable.
+
+    Parameters
+    ----------
+    variable
+        The variable among whose rows the last one counts; all rows where it is left out.
 
     Examples
     --------
@@ -551,6 +594,11 @@ class Steps:
 def step(step: str | Steps) -> Steps:
     """Begin a pattern with a variable, or with a group that was built before.
 
+    Parameters
+    ----------
+    step
+        The variable's name, or the group.
+
     Examples
     --------
     >>> step(step("A").then("B")).times(2, link="strict").tree == parse_pattern("(A B){2}")
@@ -561,6 +609,11 @@ def step(step: str | Steps) -> Steps:
 
 def permute(*steps: str | Steps) -> Steps:
     """Return a pattern of all the steps in any order: `PERMUTE(A, B)`.
+
+    Parameters
+    ----------
+    *steps
+        The variables and groups.
 
     Examples
     --------

@@ -78,6 +78,11 @@ class CheckpointModel(ABC):
         """Return after how many events, from the last checkpoint on, the next one lies.
 
         It is asked anew for each piece of events that goes on, and may decide otherwise then.
+
+        Parameters
+        ----------
+        work
+            What is known of the work since the last checkpoint, and of what checkpoints cost.
         """
 
 

@@ -70,6 +70,11 @@ def told_of(query: Query) -> Iterator[None]:
 def group(*queries: Query) -> QueryGroup:
     """Put queries together that look at the same events, so that these are ordered once for all.
 
+    Parameters
+    ----------
+    *queries
+        The queries, each with a name of its own.
+
     Examples
     --------
     >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x")

@@ -51,7 +51,13 @@ class Operator(ABC):
 
     @abstractmethod
     def process(self, events: pa.Table) -> OperatorRows:
-        """Take the window's next events, in order, and return the rows that they give."""
+        """Take the window's next events, in order, and return the rows that they give.
+
+        Parameters
+        ----------
+        events
+            The events.
+        """
 
     def close(self) -> OperatorRows:
         """Return the rows that the end of the window gives."""
@@ -65,7 +71,13 @@ class Operator(ABC):
         )
 
     def restore(self, data: bytes) -> None:
-        """Go on from what `state` returned."""
+        """Go on from what `state` returned.
+
+        Parameters
+        ----------
+        data
+            The bytes that `state` returned.
+        """
         raise UnsupportedError(f"operator {type(self).__name__} cannot be restored")
 
 
@@ -87,7 +99,13 @@ class EventOperator(Operator):
 
     @abstractmethod
     def on_event(self, event: dict[str, object]) -> Iterable[Mapping[str, object]]:
-        """Take an event and return the rows that it gives."""
+        """Take an event and return the rows that it gives.
+
+        Parameters
+        ----------
+        event
+            The event: its values by the names of the columns.
+        """
 
     def process(self, events: pa.Table) -> OperatorRows:
         """Take the events one by one."""
@@ -206,7 +224,13 @@ class SharedOperator(Operator):
 
     @abstractmethod
     def process_windows(self, block: WindowBlock) -> WindowRows | None:
-        """Take the next events of all windows and return the rows that they give."""
+        """Take the next events of all windows and return the rows that they give.
+
+        Parameters
+        ----------
+        block
+            The events, and which windows hold them, open and close.
+        """
 
     def process(self, events: pa.Table) -> OperatorRows:
         """Take the next events of one window alone."""

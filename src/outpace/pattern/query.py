@@ -210,6 +210,21 @@ class Clauses:
 class Query(Clauses):
     """A query, built step by step; each method returns a new one.
 
+    Parameters
+    ----------
+    name
+        What results, errors and metrics call the query.
+    partitions, order, tree, definitions, subsets, outputs, set_aside
+        What `partition_by`, `order_by`, `pattern`, `define`, `subset` and `measures` set: write a
+        query with them, not with these.
+    rows, skip, bound, selection, consumption, limits
+        The same, by `all_rows_per_match`, `skip_to_next_row` and its like, `within`, `select`,
+        `consume` and `limit`.
+    windows, drift, duplicates, numbered, operator, instance_count, scheduler
+        The same, by `over`, `apply` and `instances`.
+    uncertainty, order_of_arrival, emission, join
+        The same, by `uncertain`, `disorder`, `emit`, and `outpace.join`.
+
     Examples
     --------
     >>> dip = (Query("dip").partition_by("symbol").order_by("ts")
@@ -225,6 +240,11 @@ class Query(Clauses):
         """Match each group of rows with equal values in these columns on its own.
 
         Columns are named one by one or in one list.
+
+        Parameters
+        ----------
+        *columns
+            The names of the columns.
         """
         hint = 'write partition_by("symbol")'
         names = tuple(
@@ -240,6 +260,11 @@ class Query(Clauses):
         A column name may end in `desc` or `asc`, and in `nulls first` or `nulls last`; one with
         spaces in it goes into double quotes or backticks. Columns are named one by one or in one
         list.
+
+        Parameters
+        ----------
+        *columns
+            The names of the columns, each maybe with a direction.
         """
         return replace(self, order=tuple(_order_item(column) for column in several(columns)))
 
@@ -249,6 +274,11 @@ class Query(Clauses):
         A pattern that takes the place of another one keeps the definitions of the variables that
         both have. Those of variables that only the earlier one has are set aside: they come back
         with a pattern that has the variable again.
+
+        Parameters
+        ----------
+        pattern
+            The pattern.
 
         Examples
         --------
@@ -275,7 +305,13 @@ class Query(Clauses):
         )
 
     def apply(self, operator: Callable[[], Operator]) -> Query:
-        """Run a user-defined operator in place of a pattern: a class, or what makes an instance."""
+        """Run a user-defined operator in place of a pattern: a class, or what makes an instance.
+
+        Parameters
+        ----------
+        operator
+            The class, or a function without arguments that makes an instance.
+        """
         if not callable(operator):
             raise BindError(
                 f"apply takes a class of operators, or what makes one, not {shown(operator)}",
@@ -294,12 +330,25 @@ class Query(Clauses):
         """Say when an event fits a variable; a variable without a definition fits every event.
 
         Names that are no Python identifiers go into the mapping.
+
+        Parameters
+        ----------
+        definitions
+            The condition of each variable, by its name.
+        **named
+            The same, as keywords.
         """
         added = _expressions("define", "define", definitions, named)
         return replace(self, definitions=tuple({**dict(self.definitions), **added}.items()))
 
     def subset(self, /, **unions: tuple[str, ...] | list[str]) -> Query:
-        """Name a union of variables, to be used like a variable in expressions."""
+        """Name a union of variables, to be used like a variable in expressions.
+
+        Parameters
+        ----------
+        **unions
+            The variables of each union, by its name.
+        """
         merged = dict(self.subsets)
         for name, members in unions.items():
             hint = f'write subset({name}=["A", "B"])'
@@ -312,7 +361,15 @@ class Query(Clauses):
         /,
         **named: str | Expression | Fluent,
     ) -> Query:
-        """Add output columns computed from the match."""
+        """Add output columns computed from the match.
+
+        Parameters
+        ----------
+        measures
+            The expression of each column, by its name.
+        **named
+            The same, as keywords.
+        """
         added = _expressions("measures", "measure", measures, named)
         return replace(self, outputs=tuple({**dict(self.outputs), **added}.items()))
 
@@ -356,11 +413,24 @@ class Query(Clauses):
 
         Where that row is missing or is the match's own first row, go on at the next row, or fail if
         `strict`.
+
+        Parameters
+        ----------
+        variable
+            The variable, or a union.
+        strict
+            Whether it is an error where that row is missing or is the first row of the match.
         """
         return replace(self, skip=_skip_to(Skip.TO_FIRST, variable, strict))
 
     def skip_to_last(self, variable: str, *, strict: bool = False) -> Query:
-        """After a match, go on at the last row of a variable; see `skip_to_first`."""
+        """After a match, go on at the last row of a variable; see `skip_to_first`.
+
+        Parameters
+        ----------
+        variable, strict
+            As for `skip_to_first`.
+        """
         return replace(self, skip=_skip_to(Skip.TO_LAST, variable, strict))
 
     def within(
@@ -387,15 +457,35 @@ class Query(Clauses):
         return replace(self, bound=Within(value, one_of(WithinKind, kind, "within")))
 
     def select(self, selection: str | Selection) -> Query:
-        """Choose the "preferred" match of each start, or "all" of them."""
+        """Choose the "preferred" match of each start, or "all" of them.
+
+        Parameters
+        ----------
+        selection
+            "preferred" or "all".
+        """
         return replace(self, selection=one_of(Selection, selection, "select"))
 
     def consume(self, consumption: str | Consume) -> Query:
-        """Say which events later matches may not use: "none", "selected" or "all"."""
+        """Say which events later matches may not use: "none", "selected" or "all".
+
+        Parameters
+        ----------
+        consumption
+            "none", "selected" or "all".
+        """
         return replace(self, consumption=one_of(Consume, consumption, "consume"))
 
     def limit(self, count: int, per: str | Per = Per.PARTITION) -> Query:
-        """Return at most `count` matches per "start" or per "partition"."""
+        """Return at most `count` matches per "start" or per "partition".
+
+        Parameters
+        ----------
+        count
+            The number of matches.
+        per
+            Of what: "start" or "partition".
+        """
         most = a_whole_number(count, "a limit", least=1, hint="write limit(10)")
         counted = one_of(Per, per, "limit")
         kept = tuple(limit for limit in self.limits if limit.per is not counted)
@@ -577,6 +667,15 @@ class Query(Clauses):
     def from_sql(text: str, *, dialect: str = "outpace", name: str = "query") -> Query:
         """Read a query from the text of a MATCH_RECOGNIZE clause.
 
+        Parameters
+        ----------
+        text
+            The clause, with its parentheses or without.
+        dialect
+            Whose SQL it is, as for `outpace.sql`.
+        name
+            The name of the query.
+
         Examples
         --------
         >>> Query.from_sql("MATCH_RECOGNIZE (ORDER BY ts PATTERN (A B+))").to_text()
@@ -589,7 +688,13 @@ class Query(Clauses):
         )
 
     def to_sql(self, *, dialect: str = "outpace") -> str:
-        """Return the query as a MATCH_RECOGNIZE clause."""
+        """Return the query as a MATCH_RECOGNIZE clause.
+
+        Parameters
+        ----------
+        dialect
+            Whose SQL is written, as for `outpace.sql`.
+        """
         from outpace.pattern.notation.print_query import print_match_recognize
 
         return print_match_recognize(self, a_text(dialect, "a dialect").lower())

@@ -182,11 +182,27 @@ class WindowPredicate(ABC):
 
     @abstractmethod
     def opens(self, event: Mapping[str, object], windows: tuple[OpenWindow, ...]) -> bool:
-        """Say whether an event opens a window; `windows` are those that stay open."""
+        """Say whether an event opens a window; `windows` are those that stay open.
+
+        Parameters
+        ----------
+        event
+            The event: its values by the names of the columns.
+        windows
+            The windows that stay open.
+        """
 
     @abstractmethod
     def closes(self, event: Mapping[str, object], window: OpenWindow) -> bool:
-        """Say whether an event closes an open window."""
+        """Say whether an event closes an open window.
+
+        Parameters
+        ----------
+        event
+            The event: its values by the names of the columns.
+        window
+            The window.
+        """
 
     @abstractmethod
     def clone(self) -> WindowPredicate:
@@ -200,7 +216,13 @@ class WindowPredicate(ABC):
         )
 
     def restore(self, data: bytes) -> None:
-        """Go on from what `state` returned."""
+        """Go on from what `state` returned.
+
+        Parameters
+        ----------
+        data
+            The bytes that `state` returned.
+        """
         raise UnsupportedError(f"window predicate {type(self).__name__} cannot be restored")
 
 

@@ -33,6 +33,13 @@ class StartQuery(_Change):
 
     A query whose first change is this one does not run before it.
 
+    Parameters
+    ----------
+    at
+        When, in seconds from the start of the run.
+    query
+        The name of the query.
+
     Examples
     --------
     >>> StartQuery(at=60.0, query="alarms").at
@@ -46,6 +53,11 @@ class StartQuery(_Change):
 class StopQuery(_Change):
     """The query ends. What its vertices hold is dropped, unless a running query shares them.
 
+    Parameters
+    ----------
+    at, query
+        As for `StartQuery`.
+
     Examples
     --------
     >>> StopQuery(at=60.0, query="alarms").query
@@ -58,6 +70,13 @@ class StopQuery(_Change):
 @dataclass(frozen=True, slots=True)
 class Move(_Change):
     """The vertex goes on, with all that it holds and all that is on its way to it, elsewhere.
+
+    Parameters
+    ----------
+    at
+        When, in seconds from the start of the run.
+    vertex, vm
+        The id of the vertex, and that of the machine that it goes to.
 
     Examples
     --------
@@ -73,6 +92,13 @@ class Move(_Change):
 class FailVM(_Change):
     """The machine stops. What its vertices hold, and what arrives while it is down, is dropped.
 
+    Parameters
+    ----------
+    at
+        When, in seconds from the start of the run.
+    vm
+        The id of the machine.
+
     Examples
     --------
     >>> FailVM(at=60.0, vm="worker-2").vm
@@ -85,6 +111,11 @@ class FailVM(_Change):
 @dataclass(frozen=True, slots=True)
 class RestartVM(_Change):
     """The machine that failed runs again, with empty queues.
+
+    Parameters
+    ----------
+    at, vm
+        As for `FailVM`.
 
     Examples
     --------
@@ -100,6 +131,15 @@ class SetRate(_Change):
     """The producer goes on with another generator, or with its first one times a factor.
 
     A generator given here counts time from the change.
+
+    Parameters
+    ----------
+    at
+        When, in seconds from the start of the run.
+    producer
+        The id of the producer.
+    factor, generator
+        The factor, or the other generator; one of them.
 
     Examples
     --------

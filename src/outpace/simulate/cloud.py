@@ -96,6 +96,13 @@ class Host(_Machine):
 class Datacentre:
     """Hosts in one place.
 
+    Parameters
+    ----------
+    id
+        Its name.
+    hosts
+        The hosts.
+
     Examples
     --------
     >>> len(Datacentre("toronto", (Host("a", 2500), Host("b", 2500))).hosts)
@@ -112,6 +119,13 @@ class Datacentre:
 @dataclass(frozen=True, slots=True)
 class Cloud:
     """Datacentres of one provider.
+
+    Parameters
+    ----------
+    id
+        Its name.
+    datacentres
+        The datacentres.
 
     Examples
     --------

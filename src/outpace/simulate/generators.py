@@ -44,13 +44,24 @@ class Generator(Protocol):
     """A function from time to the number of events produced so far."""
 
     def totals(self, times: Times) -> Totals:
-        """Return g(t) for each of the times, in seconds."""
+        """Return g(t) for each of the times, in seconds.
+
+        Parameters
+        ----------
+        times
+            The times, in seconds.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
     """The same number of events in every second.
+
+    Parameters
+    ----------
+    rate
+        Events a second.
 
     Examples
     --------
@@ -65,13 +76,26 @@ class Uniform:
         _check_rate("rate", self.rate)
 
     def totals(self, times: Times) -> Totals:
-        """Return rate · t, rounded down."""
+        """Return rate · t, rounded down.
+
+        Parameters
+        ----------
+        times
+            The times, in seconds.
+        """
         return whole_events(self.rate * times)
 
 
 @dataclass(frozen=True, slots=True)
 class Increasing:
     """A rate that rises evenly from `start` to `maximum` in the first `over` seconds and stays.
+
+    Parameters
+    ----------
+    maximum, start
+        The last rate and the first one, in events a second.
+    over
+        How many seconds the rise takes.
 
     Examples
     --------
@@ -90,7 +114,13 @@ class Increasing:
         _positive("over", self.over)
 
     def totals(self, times: Times) -> Totals:
-        """Return the area under the rate, rounded down."""
+        """Return the area under the rate, rounded down.
+
+        Parameters
+        ----------
+        times
+            The times, in seconds.
+        """
         rising = np.minimum(times, self.over)
         slope = (self.maximum - self.start) / self.over
         area = self.start * rising + slope * rising * rising / 2
@@ -103,6 +133,15 @@ class Poisson:
 
     The number in each stretch of `grain` seconds is drawn from a Poisson distribution; within a
     stretch the events lie evenly. A time costs memory for the stretches before it.
+
+    Parameters
+    ----------
+    rate
+        Events a second, on average.
+    seed
+        Another seed gives other events.
+    grain
+        The length of a stretch, in seconds.
 
     Examples
     --------
@@ -122,7 +161,13 @@ class Poisson:
         _positive("grain", self.grain)
 
     def totals(self, times: Times) -> Totals:
-        """Return the running sum of the draws, interpolated and rounded down."""
+        """Return the running sum of the draws, interpolated and rounded down.
+
+        Parameters
+        ----------
+        times
+            The times, in seconds.
+        """
         position = times / self.grain + _ROUNDING
         last = float(position.max(initial=0.0))
         if last >= _DRAWS_MAX:
@@ -141,6 +186,13 @@ class Poisson:
 @dataclass(frozen=True, slots=True)
 class Bursty:
     """`on` seconds with `rate` events a second, then `off` seconds with `quiet`, again and again.
+
+    Parameters
+    ----------
+    rate, quiet
+        Events a second in a burst, and between bursts.
+    on, off
+        How many seconds a burst lasts, and the time between two.
 
     Examples
     --------
@@ -161,7 +213,13 @@ class Bursty:
         _positive("off", self.off)
 
     def totals(self, times: Times) -> Totals:
-        """Return the area under the rate, rounded down."""
+        """Return the area under the rate, rounded down.
+
+        Parameters
+        ----------
+        times
+            The times, in seconds.
+        """
         cycles = np.floor(times / (self.on + self.off) + _ROUNDING)
         within = np.maximum(times - cycles * (self.on + self.off), 0.0)
         loud = np.minimum(within, self.on)
@@ -172,6 +230,11 @@ class Bursty:
 @dataclass(frozen=True, slots=True)
 class RecordedTimes:
     """The recorded times of events, in seconds, in order.
+
+    Parameters
+    ----------
+    times
+        The times.
 
     Examples
     --------
@@ -199,7 +262,13 @@ class RecordedTimes:
 
     @classmethod
     def read(cls, path: str | Path) -> RecordedTimes:
-        """Read a text file with one time, in seconds, in each line."""
+        """Read a text file with one time, in seconds, in each line.
+
+        Parameters
+        ----------
+        path
+            The file.
+        """
         try:
             lines = read_small(Path(path), _TRACE_BYTES_MAX).split()
         except (OSError, DataError) as error:
@@ -213,7 +282,13 @@ class RecordedTimes:
             ) from None
 
     def totals(self, times: Times) -> Totals:
-        """Return how many recorded times lie before each of these."""
+        """Return how many recorded times lie before each of these.
+
+        Parameters
+        ----------
+        times
+            The times, in seconds.
+        """
         return np.searchsorted(np.array(self.times), times, side="left").astype(np.int64)
 
 

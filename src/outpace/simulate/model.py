@@ -33,6 +33,11 @@ class Combination(Protocol):
 class ConstantOutput:
     """The same number of events from every window that is not empty, for example a count.
 
+    Parameters
+    ----------
+    events
+        The number of events.
+
     Examples
     --------
     >>> ConstantOutput(1).combine([250.0, 30.0])
@@ -46,13 +51,24 @@ class ConstantOutput:
         not_negative("a combination's number of events is", self.events)
 
     def combine(self, counts: Sequence[float]) -> float:
-        """Return the constant."""
+        """Return the constant.
+
+        Parameters
+        ----------
+        counts
+            The numbers of input events, by predecessor.
+        """
         return float(self.events)
 
 
 @dataclass(frozen=True, slots=True)
 class ShareOutput:
     """A share of all events of the window, for example one event for every ten.
+
+    Parameters
+    ----------
+    share
+        The share: 0.1 for one of ten.
 
     Examples
     --------
@@ -67,7 +83,13 @@ class ShareOutput:
         not_negative("a combination's share is", self.share)
 
     def combine(self, counts: Sequence[float]) -> float:
-        """Return the share of the sum, added up in the order of the predecessors."""
+        """Return the share of the sum, added up in the order of the predecessors.
+
+        Parameters
+        ----------
+        counts
+            The numbers of input events, by predecessor.
+        """
         events = 0.0
         for count in counts:
             events += count
@@ -85,7 +107,13 @@ class PairedOutput:
     """
 
     def combine(self, counts: Sequence[float]) -> float:
-        """Return the smallest of the counts."""
+        """Return the smallest of the counts.
+
+        Parameters
+        ----------
+        counts
+            The numbers of input events, by predecessor.
+        """
         return min(counts)
 
 
@@ -336,7 +364,13 @@ class QueryModel:
         check_cycles(self.edges)
 
     def copy(self, prefix: str) -> QueryModel:
-        """Return the query with `prefix/` before its name and all its vertices' ids."""
+        """Return the query with `prefix/` before its name and all its vertices' ids.
+
+        Parameters
+        ----------
+        prefix
+            The text before the names.
+        """
         return QueryModel(
             f"{prefix}/{self.name}",
             tuple(replace(vertex, id=f"{prefix}/{vertex.id}") for vertex in self.vertices),

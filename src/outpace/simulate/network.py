@@ -37,13 +37,24 @@ class Network(Protocol):
     """What lies between any two virtual machines."""
 
     def link(self, source: Place, target: Place) -> NetworkLink:
-        """Return the link from one machine to another; both are different ones."""
+        """Return the link from one machine to another; both are different ones.
+
+        Parameters
+        ----------
+        source, target
+            Where the machines are.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantDelay:
     """Every set takes the same time.
+
+    Parameters
+    ----------
+    seconds
+        The time.
 
     Examples
     --------
@@ -58,13 +69,28 @@ class ConstantDelay:
         not_negative("the network's delay is", self.seconds, ("network",))
 
     def link(self, source: Place, target: Place) -> NetworkLink:
-        """Return the same link for all."""
+        """Return the same link for all.
+
+        Parameters
+        ----------
+        source, target
+            Where the machines are.
+        """
         return NetworkLink(self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
     """Sets take time by their size and wait for each other, link by link.
+
+    Parameters
+    ----------
+    latency
+        Seconds from the end of sending to the arrival.
+    bits_per_second
+        How much a link carries.
+    bytes_per_event
+        The size of an event.
 
     Examples
     --------
@@ -88,13 +114,24 @@ class Bandwidth:
             )
 
     def link(self, source: Place, target: Place) -> NetworkLink:
-        """Return the same link for all; each pair of machines has its own."""
+        """Return the same link for all; each pair of machines has its own.
+
+        Parameters
+        ----------
+        source, target
+            Where the machines are.
+        """
         return NetworkLink(self.latency, self.bytes_per_event * 8 / self.bits_per_second)
 
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
     """One network inside a host, one inside a datacentre, one inside a cloud, one between clouds.
+
+    Parameters
+    ----------
+    host, datacentre, cloud, elsewhere
+        The networks, from the smallest place to the largest.
 
     Examples
     --------
@@ -113,7 +150,13 @@ class Tiers:
         check_fields(self)
 
     def link(self, source: Place, target: Place) -> NetworkLink:
-        """Return the link of the smallest thing that has both machines in it."""
+        """Return the link of the smallest thing that has both machines in it.
+
+        Parameters
+        ----------
+        source, target
+            Where the machines are.
+        """
         if source.host is not None and source.host == target.host:
             return self.host.link(source, target)
         if source.datacentre is not None and source.datacentre == target.datacentre:

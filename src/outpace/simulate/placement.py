@@ -112,7 +112,15 @@ class FirstFit(_Filling):
     """
 
     def place(self, flow: Flow, capacities: Mapping[str, float]) -> dict[str, str]:
-        """Return the placement."""
+        """Return the placement.
+
+        Parameters
+        ----------
+        flow
+            What the vertices need, and what travels between them.
+        capacities
+            What each machine can do, in million instructions a second, by its id.
+        """
         rooms = _Rooms(capacities, self.fill)
         return {
             vertex: rooms.take(vertex, load, rooms.fitting(load))
@@ -137,7 +145,15 @@ class LoadBalanced(_Filling):
     """
 
     def place(self, flow: Flow, capacities: Mapping[str, float]) -> dict[str, str]:
-        """Return the placement."""
+        """Return the placement.
+
+        Parameters
+        ----------
+        flow
+            What the vertices need, and what travels between them.
+        capacities
+            What each machine can do, in million instructions a second, by its id.
+        """
         rooms = _Rooms(capacities, self.fill)
         placement = {}
         for vertex in _heaviest_first(flow.loads):
@@ -171,7 +187,15 @@ class NetworkAware(_Filling):
     """
 
     def place(self, flow: Flow, capacities: Mapping[str, float]) -> dict[str, str]:
-        """Return the placement."""
+        """Return the placement.
+
+        Parameters
+        ----------
+        flow
+            What the vertices need, and what travels between them.
+        capacities
+            What each machine can do, in million instructions a second, by its id.
+        """
         rooms = _Rooms(capacities, self.fill)
         groups = _groups(flow, max(capacities.values(), default=0.0) * self.fill)
         loads = {group: sum(flow.loads[vertex] for vertex in group) for group in groups}

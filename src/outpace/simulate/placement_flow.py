@@ -94,6 +94,13 @@ def flow_of(queries: Sequence[QueryModel], rates: Mapping[str, float]) -> Flow:
 def mean_rates(queries: Sequence[QueryModel], seconds: float) -> dict[str, float]:
     """Return each producer's average rate over the first seconds.
 
+    Parameters
+    ----------
+    queries
+        The queries.
+    seconds
+        The length of time.
+
     Examples
     --------
     >>> from outpace.simulate import Bursty, Consumer

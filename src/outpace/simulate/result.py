@@ -51,17 +51,37 @@ class Result:
     recording: Recording
 
     def latency(self, consumer: str) -> float:
-        """Return the average latency of a consumer's events, in seconds; NaN without events."""
+        """Return the average latency of a consumer's events, in seconds; NaN without events.
+
+        Parameters
+        ----------
+        consumer
+            The id of the consumer.
+        """
         place = self._place(consumer)
         found = float(self.recording.latency[place])
         return found if self.recording.events[place] else math.nan
 
     def throughput(self, consumer: str) -> float:
-        """Return how many produced events a second came through; NaN if the consumer never ran."""
+        """Return how many produced events a second came through; NaN if the consumer never ran.
+
+        Parameters
+        ----------
+        consumer
+            The id of the consumer.
+        """
         return float(self._throughputs()[self._place(consumer)])
 
     def percentile(self, consumer: str, percentile: float) -> float:
-        """Return a percentile of the latency in seconds, within 2 %; NaN without events."""
+        """Return a percentile of the latency in seconds, within 2 %; NaN without events.
+
+        Parameters
+        ----------
+        consumer
+            The id of the consumer.
+        percentile
+            Which one, from 0 to 100.
+        """
         return histogram_percentile(self.recording.histogram[self._place(consumer)], percentile)
 
     @property

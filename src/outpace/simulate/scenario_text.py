@@ -113,7 +113,15 @@ def kind_name(value: object) -> str | None:
 
 
 def write_scenario(scenario: Scenario, path: str | Path) -> None:
-    """Write a scenario to a file."""
+    """Write a scenario to a file.
+
+    Parameters
+    ----------
+    scenario
+        The scenario.
+    path
+        The file.
+    """
     text = scenario_text(scenario)
     place = a_path(path, "the path of a scenario", error=ScenarioError)
     try:
@@ -124,6 +132,11 @@ def write_scenario(scenario: Scenario, path: str | Path) -> None:
 
 def scenario_text(scenario: Scenario) -> str:
     """Return a scenario as TOML.
+
+    Parameters
+    ----------
+    scenario
+        The scenario.
 
     Examples
     --------

@@ -24,7 +24,15 @@ class Allocation(Protocol):
     """Divides instructions among vertices."""
 
     def allocate(self, instructions: float, costs: Sequence[float]) -> Sequence[float]:
-        """Return the instructions of each vertex, given what an event costs each of them."""
+        """Return the instructions of each vertex, given what an event costs each of them.
+
+        Parameters
+        ----------
+        instructions
+            How many there are.
+        costs
+            The instructions per event of each vertex.
+        """
         ...
 
 
@@ -52,7 +60,17 @@ class Scheduling(Protocol):
     def schedule(
         self, work: VertexWork, instructions: float, allocation: Allocation
     ) -> Iterator[tuple[int, float]]:
-        """Yield positions of vertices and instructions; each runs before the next is asked for."""
+        """Yield positions of vertices and instructions; each runs before the next is asked for.
+
+        Parameters
+        ----------
+        work
+            The vertices.
+        instructions
+            How many there are in a tick.
+        allocation
+            What divides them among vertices.
+        """
         ...
 
 
@@ -67,7 +85,15 @@ class UniformAllocation:
     """
 
     def allocate(self, instructions: float, costs: Sequence[float]) -> list[float]:
-        """Return an equal part for each."""
+        """Return an equal part for each.
+
+        Parameters
+        ----------
+        instructions
+            How many there are.
+        costs
+            The instructions per event of each vertex.
+        """
         return [instructions / len(costs)] * len(costs)
 
 
@@ -82,7 +108,15 @@ class WeightedAllocation:
     """
 
     def allocate(self, instructions: float, costs: Sequence[float]) -> list[float]:
-        """Return a part by cost for each; nothing if nothing costs anything."""
+        """Return a part by cost for each; nothing if nothing costs anything.
+
+        Parameters
+        ----------
+        instructions
+            How many there are.
+        costs
+            The instructions per event of each vertex.
+        """
         total = 0.0
         for cost in costs:
             total += cost
@@ -104,7 +138,17 @@ class SimpleScheduling:
     def schedule(
         self, work: VertexWork, instructions: float, allocation: Allocation
     ) -> Iterator[tuple[int, float]]:
-        """Yield every vertex in topological order."""
+        """Yield every vertex in topological order.
+
+        Parameters
+        ----------
+        work
+            The vertices.
+        instructions
+            How many there are in a tick.
+        allocation
+            What divides them among vertices.
+        """
         yield from enumerate(allocation.allocate(instructions, work.costs))
 
 
@@ -136,7 +180,17 @@ class DynamicScheduling:
     def schedule(
         self, work: VertexWork, instructions: float, allocation: Allocation
     ) -> Iterator[tuple[int, float]]:
-        """Yield vertices in topological order, round by round."""
+        """Yield vertices in topological order, round by round.
+
+        Parameters
+        ----------
+        work
+            The vertices.
+        instructions
+            How many there are in a tick.
+        allocation
+            What divides them among vertices.
+        """
         costs = work.costs
         ready: Sequence[int] = range(len(costs))
         left = instructions

@@ -125,7 +125,13 @@ class Savepoint:
         return self.make()
 
     def drops(self, numbers: Integers) -> Booleans:
-        """Say which of some events, by their numbers, it has no more use for."""
+        """Say which of some events, by their numbers, it has no more use for.
+
+        Parameters
+        ----------
+        numbers
+            The numbers of the events.
+        """
         at = np.searchsorted(self.skip[:, 0], numbers, "right") - 1
         known = at >= 0
         skipped = np.zeros(len(numbers), np.bool_)
@@ -133,7 +139,13 @@ class Savepoint:
         return skipped | (numbers <= self.trim)
 
     def check(self, spec: OperatorSpec) -> None:
-        """Refuse to be the savepoint of another query."""
+        """Refuse to be the savepoint of another query.
+
+        Parameters
+        ----------
+        spec
+            The operator that is to go on from it.
+        """
         if self.query != identity_of(spec):
             raise StateError(
                 "the savepoint belongs to another query or another schema",
@@ -166,7 +178,13 @@ class Savepoint:
 
     @staticmethod
     def decode(data: bytes) -> Savepoint:
-        """Read what `encode` wrote; raise `StateError` for anything else."""
+        """Read what `encode` wrote; raise `StateError` for anything else.
+
+        Parameters
+        ----------
+        data
+            The bytes that `encode` wrote.
+        """
         hint = "pass the bytes of a savepoint"
         an_instance(
             data, bytes | bytearray | memoryview, "a savepoint", hint=hint, error=StateError

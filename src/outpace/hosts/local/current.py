@@ -45,6 +45,11 @@ class CurrentMatches:
     def apply(self, changes: pa.Table) -> None:
         """Take what a stream gave: its pushes, in their order.
 
+        Parameters
+        ----------
+        changes
+            The rows of one push, or of several in their order.
+
         Raises
         ------
         DataError

@@ -43,6 +43,13 @@ Results = dict[str, pa.Table]
 class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
     """Queries of a group that are fed piece by piece; see `outpace.group`.
 
+    Parameters
+    ----------
+    queries
+        The queries that share the stream.
+    sources, timeouts, choose
+        As for `outpace.open`; `choose` picks the matcher of each query.
+
     Examples
     --------
     >>> from outpace.pattern.disorder import KSlack
@@ -127,7 +134,13 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
         return self._step(EventsArrived(table, source, arrival=clock_time(), load=load))
 
     def advance(self, time: int | datetime.datetime) -> Results:
-        """Promise that no later row has a time before `time`; return what became final."""
+        """Promise that no later row has a time before `time`; return what became final.
+
+        Parameters
+        ----------
+        time
+            The time before which no row comes any more.
+        """
         if self._identifiers is not None:
             raise DataError("time passes by source", hint="use heartbeat(source, time)")
         self._bound("advance")

@@ -32,6 +32,15 @@ class JoinStream(StreamMatcher):
     Each push brings rows of one side, which its `source` names. The rows of the result are pushed
     into the stream of a pattern as they are.
 
+    Parameters
+    ----------
+    join
+        What is joined, and how.
+    schema
+        The columns of the left side and those of the right one.
+    choose
+        What picks a matcher.
+
     Examples
     --------
     >>> sides = [pa.schema({"id": pa.int64(), "ts": pa.int64(), name: pa.int64()}) for name in "ab"]

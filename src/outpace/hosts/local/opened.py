@@ -126,6 +126,11 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
         """Fit what is detected to the input's schema; the first push does this by itself.
 
         Once something was taken, the schema stays as it is.
+
+        Parameters
+        ----------
+        schema
+            The columns of the rows.
         """
         hint = 'write pa.schema({"ts": pa.int64(), "price": pa.float64()})'
         an_instance(schema, pa.Schema, "a schema of Arrow", hint=hint)
@@ -177,7 +182,15 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
         self._recorder = recorder
 
     def heartbeat(self, source: str, time: int | datetime.datetime) -> Found:
-        """Promise that no later row of a source has a time before `time`; return what is final."""
+        """Promise that no later row of a source has a time before `time`; return what is final.
+
+        Parameters
+        ----------
+        source
+            The identifier of the source.
+        time
+            The time before which it sends no row any more.
+        """
         self._bound("take a heartbeat")
         self._check_source(source)
         return self._step(
@@ -189,6 +202,11 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
 
         From now on its rows count by our time: the time column is changed by the drift that was
         measured. See `outpace.ingest.ClockSync`, which measures it.
+
+        Parameters
+        ----------
+        exchange
+            A question of the source and its answer, with the times of both clocks.
         """
         self._bound("compare clocks")
         an_instance(
@@ -209,7 +227,13 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
         return {source: reading for source, reading in known.items() if reading is not None}
 
     def wants(self, source: str) -> bool:
-        """Say whether a source may go on; one that is too far ahead of the others must wait."""
+        """Say whether a source may go on; one that is too far ahead of the others must wait.
+
+        Parameters
+        ----------
+        source
+            The identifier of the source.
+        """
         a_text(source, "the identifier of a source", error=DataError)
         if self._front is None and self._identifiers is not None:
             return source in self._identifiers
@@ -218,7 +242,13 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
         return self._front.intake.wants(source)
 
     def finish(self, source: str | None = None) -> Found:
-        """Say that the input, or one source, has ended and return the matches that became final."""
+        """Say that the input, or one source, has ended and return the matches that became final.
+
+        Parameters
+        ----------
+        source
+            The identifier of the source that has ended; None: the whole input has.
+        """
         self._bound("finish")
         if source is not None:
             self._check_source(source)
@@ -240,21 +270,39 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
         return self._step(TimerFired(clock_time()))
 
     def time_text(self, time: int) -> str:
-        """Return a time such as the watermark as text, in the type of the time column."""
+        """Return a time such as the watermark as text, in the type of the time column.
+
+        Parameters
+        ----------
+        time
+            The time, as an integer in the units of the time column.
+        """
         try:
             return str(from_integers(np.array([time]), self._time_type())[0])
         except (DataError, ValueError, OverflowError, pa.ArrowException):
             return str(time)  # It has no type, or is before or after all that a date can be.
 
     def restore(self, state: bytes) -> None:
-        """Go on from bytes that `state` returned; if they are refused, as before."""
+        """Go on from bytes that `state` returned; if they are refused, as before.
+
+        Parameters
+        ----------
+        state
+            The bytes, also from another process.
+        """
         with self._all_or_nothing():
             self._restore(State.decode(state))
             if self._recorder is not None:
                 self._recorder.restored(state)
 
     def step(self, stimulus: Stimulus) -> Given:
-        """Take a stimulus as it is, record it where that is asked for, and return what it gives."""
+        """Take a stimulus as it is, record it where that is asked for, and return what it gives.
+
+        Parameters
+        ----------
+        stimulus
+            The message: events, a time, the end of a source, ...
+        """
         if self._recorder is not None:
             return self._recorder.step(stimulus, self._instructions)
         return self._instructions(stimulus)

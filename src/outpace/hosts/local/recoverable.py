@@ -101,7 +101,15 @@ class RecoverableStream(StreamMatcher):
         return {name: count for name, count in counts.items() if name is not None}
 
     def push(self, data: TableLike, source: str | None = None) -> pa.Table:
-        """Take the next rows, retain them, and return the matches that became final."""
+        """Take the next rows, retain them, and return the matches that became final.
+
+        Parameters
+        ----------
+        data
+            The rows: a table, a data frame, a dictionary of columns.
+        source
+            Who sent them, where the stream has several sources.
+        """
         self._check()
         rows = self._rows(data, source)
         self.make_room(rows.num_rows)
@@ -147,14 +155,26 @@ class RecoverableStream(StreamMatcher):
         )
 
     def restore(self, state: bytes) -> None:
-        """Refuse: the retained log would not have the events of a state."""
+        """Refuse: the retained log would not have the events of a state.
+
+        Parameters
+        ----------
+        state
+            Bytes of any stream.
+        """
         raise DataError(
             "a stream that is recovered by a replay goes on from no state",
             hint="go on with op.resume(query, log)",
         )
 
     def bind(self, schema: pa.Schema) -> None:
-        """Fit the query to the input's schema; the retained log begins with it, so it stays."""
+        """Fit the query to the input's schema; the retained log begins with it, so it stays.
+
+        Parameters
+        ----------
+        schema
+            The columns of the rows.
+        """
         if self._schema is not None and schema != self._schema:
             raise DataError(
                 "the retained log has events of another schema",

@@ -299,6 +299,15 @@ def _aside(instructions: list[Instruction], kind: Aside) -> pa.Table:
 class Replay(Iterator[ReplayedStep]):
     """The steps of a recorded stream, as they are taken again; see `replay`.
 
+    Parameters
+    ----------
+    recording
+        The recording.
+    until
+        The number of the last step that is taken; None: all are.
+    query
+        The query in place of one that the recording cannot hold, see `replay`.
+
     Attributes
     ----------
     query

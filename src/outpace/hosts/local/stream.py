@@ -88,6 +88,13 @@ _origins: Final[dict[int, _Origin]] = {}
 class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
     """A query that is fed piece by piece; see `outpace.open`.
 
+    Parameters
+    ----------
+    query
+        The query.
+    sources, timeouts, choose
+        As for `outpace.open`; `choose` picks the matcher.
+
     Examples
     --------
     >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
@@ -198,6 +205,11 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
         """Promise that no later row has a time before `time`; return what became final.
 
         An earlier time than one that has passed promises nothing new, and takes nothing back.
+
+        Parameters
+        ----------
+        time
+            The time before which no row comes any more.
         """
         if self._identifiers is not None:
             raise DataError("time passes by source", hint="use heartbeat(source, time)")

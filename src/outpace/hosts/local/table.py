@@ -46,6 +46,15 @@ def search(data: TableLike, query: Query, *, progress: Progress | None = None) -
 class Search:
     """A query over a table, to be looked at from several sides.
 
+    Parameters
+    ----------
+    table
+        The rows.
+    query
+        The query.
+    pace
+        How often compiled code lets Python know how far it is; as usual where it is left out.
+
     Examples
     --------
     >>> table = pa.table({"ts": [1, 2, 3], "kind": ["a", "b", "b"]})
@@ -94,6 +103,11 @@ class Search:
         """Explain one match: which row was taken for which step, and why its predicate held.
 
         The text shows itself line by line, also without `print`.
+
+        Parameters
+        ----------
+        match_index
+            The number of the match in the result, from 0 on.
         """
         from outpace.explanation.why import why
 

@@ -242,6 +242,11 @@ def match_in_processes(query: Query, table: pa.Table, progress: Progress | None 
 class Run:
     """A query that runs over sources; see `run`.
 
+    Parameters
+    ----------
+    query, sources, rate_control, memory, batch_rows, aside, clocks
+        As for `run`, which checks them.
+
     Examples
     --------
     >>> import outpace as op

@@ -26,6 +26,8 @@ from outpace.pattern.bound import DIFF, MATCH
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+__all__ = ["CurrentFolder", "writer"]
+
 #: Where a version says which batch of which stream it is; readers of Parquet leave it out.
 _NOTE: Final = "_outpace.json"
 _NOTE_BYTES_MAX: Final = 1 << 16
@@ -72,7 +74,13 @@ def writer(folder: str | os.PathLike[str], *, stream: str | None = None) -> Curr
 
 @dataclass(frozen=True)
 class CurrentFolder:
-    """Writes the present matches of a stream; see `writer`."""
+    """Writes the present matches of a stream; see `writer`.
+
+    Parameters
+    ----------
+    path, stream
+        The folder, and the name of the stream, as for `writer`.
+    """
 
     path: Path
     stream: str | None = None

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from outpace.hosts.spark.listeners import AccountListener
     from outpace.hosts.spark.metrics_account import Account
 
+__all__ = ["Watch", "watch"]
+
 #: The version of what `/metrics.json` says.
 VERSION: Final = 1
 
@@ -61,7 +63,17 @@ def watch(spark: SparkSession, port: int | None = None, *, host: str = "127.0.0.
 
 
 class Watch:
-    """The metrics of a session's streaming queries; see `watch`."""
+    """The metrics of a session's streaming queries; see `watch`.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    account, listener
+        What adds the metrics up, and what hears of batches.
+    host, port
+        Where the metrics are served, as for `watch`.
+    """
 
     def __init__(
         self,

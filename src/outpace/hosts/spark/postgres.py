@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
+__all__ = ["PostgresWriter", "writer"]
+
 #: Where the number of the last finished batch of each stream is kept, in the table's own schema.
 BATCHES: Final = "outpace_batches"
 
@@ -107,7 +109,13 @@ def writer(
 
 @dataclass(frozen=True)
 class PostgresWriter:
-    """Writes the batches of a stream; see `writer`."""
+    """Writes the batches of a stream; see `writer`.
+
+    Parameters
+    ----------
+    dsn, table, stream, current
+        As for `writer`; the table as the parts of its name.
+    """
 
     dsn: str = field(repr=False)
     table: tuple[str, ...]

@@ -60,6 +60,11 @@ def create(
 def open(path: str | os.PathLike[str]) -> Log:
     """Open an event log for reading, or for writing with `Log.writer`.
 
+    Parameters
+    ----------
+    path
+        The folder of the log.
+
     Examples
     --------
     >>> open("nothing/here")
@@ -80,6 +85,13 @@ def read(
     on_damage: OnDamage | str = OnDamage.FAIL,
 ) -> pa.Table:
     """Return the events of a log as a table, all of them by default.
+
+    Parameters
+    ----------
+    path
+        The folder of the log.
+    start, stop, on_damage
+        As for `Log.batches`.
 
     Examples
     --------

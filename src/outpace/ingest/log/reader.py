@@ -79,6 +79,11 @@ class Behind:
 class Log:
     """An event log, for reading; `writer` opens it for writing.
 
+    Parameters
+    ----------
+    folder
+        The folder, as `outpace.log.open` finds it.
+
     Examples
     --------
     >>> import tempfile
@@ -104,7 +109,13 @@ class Log:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Log:
-        """Open a log for reading."""
+        """Open a log for reading.
+
+        Parameters
+        ----------
+        path
+            The folder of the log.
+        """
         return cls(open_folder(path))
 
     @property
@@ -163,7 +174,13 @@ class Log:
         return self.stop
 
     def runs(self, start: int, stop: int) -> Iterator[FrameRun]:
-        """Yield the frames with events from `start` on and before `stop`, segment by segment."""
+        """Yield the frames with events from `start` on and before `stop`, segment by segment.
+
+        Parameters
+        ----------
+        start, stop
+            The offset of the first event, and the one behind the last.
+        """
         if start >= stop:
             return
         if start < self.first:
@@ -219,7 +236,13 @@ class Log:
         on_damage: OnDamage | str = OnDamage.FAIL,
         lost: list[Damage] | None = None,
     ) -> pa.Table:
-        """Return events as a table; the parameters are those of `batches`."""
+        """Return events as a table; the parameters are those of `batches`.
+
+        Parameters
+        ----------
+        start, stop, on_damage, lost
+            As for `batches`.
+        """
         return pa.Table.from_batches(
             self.batches(start, stop, on_damage=on_damage, lost=lost), self.schema
         )
@@ -232,7 +255,15 @@ class Log:
         on_damage: OnDamage | str = OnDamage.FAIL,
         lost: list[Damage] | None = None,
     ) -> Iterator[tuple[LogFrame, pa.Buffer]]:
-        """Yield the frames that have events of a range of offsets, with their blocks."""
+        """Yield the frames that have events of a range of offsets, with their blocks.
+
+        Parameters
+        ----------
+        start, stop
+            The offset of the first event, and the one behind the last.
+        on_damage, lost
+            As for `batches`.
+        """
         for run in self.runs(start, stop):
             for found in chain(run.damage, self._read(run)):
                 if isinstance(found, Damage):
@@ -254,6 +285,11 @@ class Log:
         """Return what crashes took of a range of offsets, and writers have marked since.
 
         It was in the log, and readers may have seen it, but it was not forced to the disk yet.
+
+        Parameters
+        ----------
+        start, stop
+            From which offset on, and up to which; all that is kept and was seen, by default.
         """
         low = self.first if start is None else start
         high = self.stop if stop is None else stop
@@ -318,6 +354,13 @@ class Log:
 
         At least one event is read if there is one. The end is that of a frame where this leaves out
         less than half of what is allowed.
+
+        Parameters
+        ----------
+        start
+            The offset of the first event.
+        events, bytes
+            How many events and bytes are read at most; None: any number.
         """
         start = _offset(start)
         if events is not None:
@@ -346,7 +389,13 @@ class Log:
         return stop
 
     def behind(self, offset: int) -> Behind:
-        """Say how far somebody is behind who has read up to an offset."""
+        """Say how far somebody is behind who has read up to an offset.
+
+        Parameters
+        ----------
+        offset
+            The offset of the first event that is not read yet.
+        """
         offset = _offset(offset)
         place = max(offset, self.first)
         for run in self.runs(place, self.stop):
@@ -371,7 +420,13 @@ class Log:
             return 0
 
     def arrival_before(self, offset: int) -> int:
-        """Return when the last event before an offset came; 0 where there is none."""
+        """Return when the last event before an offset came; 0 where there is none.
+
+        Parameters
+        ----------
+        offset
+            The offset.
+        """
         offset = _offset(offset)
         for run in self.runs(offset - 1, offset):
             if len(run.headers):
@@ -382,6 +437,11 @@ class Log:
         """Delete segments whose events are all before an offset, and return how many.
 
         The last segment is never deleted. A reader that still needs the events is told so.
+
+        Parameters
+        ----------
+        before
+            The offset of the first event that is kept in any case.
         """
         before = _offset(before)
         self.refresh()

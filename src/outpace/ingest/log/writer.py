@@ -64,6 +64,13 @@ class OnInvalid(Enum):
 class Writer:
     """Appends to a log; use it as a context manager, or close it.
 
+    Parameters
+    ----------
+    folder
+        The folder of the log.
+    sync, interval_ms, on_invalid
+        As for `Log.writer`.
+
     Attributes
     ----------
     recovered
