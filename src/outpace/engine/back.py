@@ -1,13 +1,13 @@
-"""The back: what instances found as one, in its order, each match once.
+"""The back: the matches of all instances as one, in their order, each match once.
 
-Where late events correct what came out it goes back with the front. A mark that the front sets lies
-between two deliveries of each instance. The back stands at it once all answers to those before have
-come; answers to later ones wait so long:
+Where late events correct matches that came out, it goes back with the front. A mark that the front
+sets lies between two deliveries of each instance. The back stands at it once all answers to those
+before have come; answers to later ones wait so long:
 
     answers of instance 0   a  a  a | b        the mark is | , and b waits
     answers of instance 1   a  .  . | .
 
-When the front goes back, answers that are due to what it delivered since are of no use.
+When the front goes back, answers that are due to deliveries since the mark are of no use.
 
 Memory: that of the merger, and a number for each delivery without an answer; where late events
 correct also the answers that wait, and for each mark a snapshot of the merger.
@@ -78,8 +78,8 @@ class _Due:
 class Back(Stateful):
     """Puts the matches of instances together, in their order, each of them once.
 
-    With `Deliver` it hears whose answers are due, so that `TurnEnded` lets out what no due answer
-    can change; where all have answered, `AllAnswered` lets the rest out.
+    With `Deliver` it hears whose answers are due, so that `TurnEnded` lets out the matches that no
+    due answer can change; where all have answered, `AllAnswered` lets the rest out.
     """
 
     CHANGED = ("_merger", "_due", "_horizons", "_watermarks", "_history", "_timed_out")

@@ -1,7 +1,7 @@
 """The input of a stage of a host with micro-batches: cells of events, as they were packed.
 
-The events of a batch become stimuli, whatever the order in which its cells come, and what became of
-them is counted.
+The events of a batch become stimuli, whatever the order in which its cells come, and the late, the
+invalid and the released ones are counted.
 """
 
 from __future__ import annotations

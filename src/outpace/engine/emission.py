@@ -1,4 +1,4 @@
-"""What comes out of matches that may be taken back: all that happens to them, or a part of it."""
+"""The rows that come out where matches may be taken back: all changes, or some of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outpace.pattern.query import Emission, Query
 
 @dataclass(frozen=True)
 class ChangeCounters:
-    """What became of matches that may be taken back.
+    """The counts of matches that came, were confirmed and were taken back.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ _END: Final = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True)
 class FrontCounters:
-    """What a front has done, and what waits.
+    """The counts of a front: events, windows, and deliveries without an answer.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class FrontCounters:
 
 
 class Front(Stateful):
-    """Brings events into order, numbers and splits them, and says who gets them.
+    """Brings events into order, numbers and splits them, and chooses the instances that get them.
 
     A scheduler decides by the windows and by loads: the events that an instance was sent and has
     not answered for. Where answers do not come back, that is all that it was sent, so a scheduler

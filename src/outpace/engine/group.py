@@ -4,7 +4,8 @@
                         └──► what is shared by none: an operator with an order of its own
 
 Queries share an order where they are sorted by the same columns and agree on all settings of
-disorder but K of K-slack: different K are a chain. What each gives is what it gives alone.
+disorder but K of K-slack: different K are a chain. The matches of each query are those that it
+finds alone.
 
 Memory: that of the operators, and of the events that wait for the largest K of each order.
 """
@@ -47,7 +48,7 @@ class GroupOperator(Stateful):
     Parameters
     ----------
     spec
-        What they do.
+        The operators of the queries.
     place
         Which one it is, where each of several has events of its own.
     """

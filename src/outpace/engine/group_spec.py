@@ -1,4 +1,4 @@
-"""What the operators of several queries do, and what these give as one table."""
+"""The specification of the operators of several queries, and their matches as one table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUERY: Final = "query"
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """What the operators of several queries do, for whoever makes them.
+    """The specification of the operators of several queries.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class GroupStep:
     Attributes
     ----------
     emits
-        What came out of each query that has not failed, by its name.
+        The matches of each query that has not failed, by its name.
     aside
         The events that a query set aside, by its name and why.
     """

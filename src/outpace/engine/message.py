@@ -1,4 +1,4 @@
-"""What the operator takes and gives: stimuli and instructions, and what its parts tell each other.
+"""Messages: the stimuli and instructions of the operator, and those between its parts.
 
 Messages are values that nobody changes. Time in them is in the units of the query: microseconds, or
 the integers of the time column. A host turns what happens into stimuli, lets the operator take
@@ -24,7 +24,7 @@ from outpace.engine.window_match.result import WindowMatches
 
 @dataclass(frozen=True)
 class HostLoad:
-    """What a host measured of a stretch of time; nothing else tells a part what steps take.
+    """The load that a host measured in a stretch of time; no part measures it by itself.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ class EventsArrived:
     rows
         The rows.
     source
-        Who sent them; None where there is one sender, or where a column `source` says it.
+        The source that sent them; None where there is one, or where a column `source` names it.
     spans
         All times that the stream had in this piece, also of events that others take, as stretches:
         see `Clock.follow_spans`; None where the rows are all.
     watermark
-        What the sender promises: none of its later events has a time before this.
+        The watermark that the source sent: none of its later events has a time before this.
     arrival
         When they came, in microseconds of the clock of the host; NO_TIME where it has none.
     load
@@ -75,9 +75,9 @@ class WatermarkArrived:
     Parameters
     ----------
     watermark, source
-        The time, and who promises.
+        The time, and the source that promises it.
     arrival
-        When that was told, in microseconds of the clock of the host; NO_TIME where it has none.
+        When the promise came, in microseconds of the clock of the host; NO_TIME where it has none.
     """
 
     watermark: int
@@ -99,7 +99,7 @@ class ClockExchange:
     Parameters
     ----------
     source
-        Who asked.
+        The source that asked.
     asked, heard
         When it asked, and when it heard the answer, by its own clock.
     received, answered
@@ -184,8 +184,8 @@ class MarkSet:
 class WentBack:
     """From the front: events came late, and all parts go back to a mark before them.
 
-    What was delivered since is of no use, and comes again, with the late events in their places. An
-    instance hears of it with the next delivery that it gets, see `Standing`.
+    The deliveries since then are of no use, and come again, with the late events in their places.
+    An instance hears of it with the next delivery that it gets, see `Standing`.
     """
 
     mark: int
@@ -198,12 +198,12 @@ class DeliveryFailed:
 
 @dataclass(frozen=True)
 class Answer:
-    """What an instance found in what it was delivered, and what it promises of the rest.
+    """The matches that an instance found in a delivery, and its promises of later ones.
 
     Parameters
     ----------
     matches
-        What became final.
+        The matches that became final.
     timed_out
         Partial matches that WITHIN ended; an empty table where nobody asks for them.
     frontier, horizon
@@ -268,14 +268,14 @@ class Routed:
 class TurnEnded:
     """All messages that there were are carried.
 
-    What no due answer can change may come out of the back; a front tells every instance where it is
-    to stand.
+    Matches that no due answer can change may come out of the back; a front tells every instance
+    where it is to stand.
     """
 
 
 @dataclass(frozen=True)
 class AllAnswered:
-    """Every delivery of the last stimuli is answered, so what was found is complete."""
+    """Every delivery of the last stimuli is answered, so the matches are complete."""
 
 
 class Aside(Enum):

@@ -2,11 +2,10 @@
 
 The front brings events into order, numbers them, says which windows they open and close, and which
 instance gets them (`front`). Instances match the windows that they are given; a partition without
-windows is the window that is always open (`instance`). The back puts what they found together, in
-its order (`back`).
-`WholeOperator` is the three in one place, with one instance; a host that has them in several places
-carries their messages. Each part is a state machine: a step is a function of its state and of the
-message.
+windows is the window that is always open (`instance`). The back puts their matches together, in
+their order (`back`). `WholeOperator` is the three in one place, with one instance; a host that has
+them in several places carries their messages. Each part is a state machine: a step is a function of
+its state and of the message.
 
 Memory: that of the parts, see there.
 Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.

@@ -44,7 +44,7 @@ def without_pattern(query: Query) -> Query:
 
 @dataclass(frozen=True)
 class OperatorSpec:
-    """What an operator does, for whoever makes its parts.
+    """The specification of an operator, from which each of its parts is made.
 
     It travels as it was given: what follows from that is made where it is asked for, once.
 

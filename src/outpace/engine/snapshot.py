@@ -2,8 +2,9 @@
 
 Most of what parts keep are values: Arrow tables and arrays that a step replaces by others. A
 snapshot shares these. What steps change in place a class names once, in `CHANGED`; a snapshot
-copies it, part by part. So it costs what `CHANGED` holds, not what is kept: rows are never copied.
-A dictionary that is large is kept in `Layers`, of which a snapshot costs what changed.
+copies it, part by part. So it costs the size of `CHANGED`, not that of the whole state: rows are
+never copied. A dictionary that is large is kept in `Layers`, of which a snapshot costs what
+changed.
 """
 
 from __future__ import annotations

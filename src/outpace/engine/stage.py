@@ -8,7 +8,7 @@ batch that is run again gives the same. Between two batches the state of an inst
 bytes.
 
 A stage is the whole operator, or one part of it: the front alone orders, numbers and splits events;
-instances match windows; the back merges what they found. The operators of several queries are one
+instances match windows; the back merges their matches. The operators of several queries are one
 stage, too.
 """
 
@@ -71,7 +71,7 @@ class StagePart(Enum):
 
 @dataclass(frozen=True)
 class StageSpec:
-    """What a stage is, for the planner and for who runs it.
+    """The specification of a stage, for the planner and for the host that runs it.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ class InstanceStage:
 
 
 class BackStage:
-    """The back alone: what the instances found in a batch is complete and comes out at once."""
+    """The back alone: the matches of a batch are complete, and come out at once."""
 
     takes = frozenset({CellKind.EVENTS, CellKind.MOVES})
     timer = None

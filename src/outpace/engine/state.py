@@ -7,9 +7,10 @@ those of its parts: arrays that are as narrow as their integers are small, or an
 Nothing is ever unpickled; damage, another version and another query are told apart and refused with
 a clear error.
 
-A checksum does not tell who wrote the bytes, so nothing is believed: each part says which tables it
-wrote, and reads numbers with the bounds that they must lie in (`integers`, `integer`), because
-kernels use them as places without looking. What numbers must be to each other, the part requires.
+A checksum does not tell which program wrote the bytes, so nothing is believed: each part says which
+tables it wrote, and reads numbers with the bounds that they must lie in (`integers`, `integer`),
+because kernels use them as places without looking. What numbers must be to each other, the part
+requires.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _SIZE_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class State:
-    """What a part keeps, for a part that goes on from it: read at once, before the next step.
+    """The state of a part, for a part that goes on from it: read before the next step.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ class State:
     tables
         Tables in the order that the part knows.
     parts
-        What the parts of it keep.
+        The states of its parts.
 
     Examples
     --------

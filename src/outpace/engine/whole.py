@@ -1,6 +1,6 @@
 """Complete tables: all rows are there at once, so the operator takes them in a few steps.
 
-Memory: the rows, in their order, and what is found in them.
+Memory: the rows, in their order, and the matches in them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages as bytes: what the parts of an operator tell each other, and stimuli for a recording.
+"""Messages as bytes: those between the parts of an operator, and stimuli for a recording.
 
 Each is a header with its numbers and a few parts, whose lengths the header says. All fields come
 back. In deliveries and answers integers are as narrow as they can be, and numbers that can be told

@@ -29,7 +29,7 @@ from outpace.errors import DataError
 
 
 class CellKind(IntEnum):
-    """What is in a cell."""
+    """The content of a cell."""
 
     EVENTS = 0
     """Events for an instance, and how far time has come."""
@@ -55,7 +55,7 @@ class CellKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What one step of one instance did, and what it holds after it.
+    """The counts of one step of one instance, and the sizes of its state after it.
 
     Parameters
     ----------

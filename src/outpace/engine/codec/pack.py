@@ -1,8 +1,8 @@
 """Packing rows into blocks, one for each bucket of keys, and putting the blocks of one together.
 
 Rows keep their order inside a block, and blocks put together in the order of their positions give
-all rows of a bucket in the order in which they were packed, so what a bucket matches is what its
-keys match in the whole input. Packing takes time linear in the rows and memory for two copies of
+all rows of a bucket in the order in which they were packed, so the matches of a bucket are those of
+its keys in the whole input. Packing takes time linear in the rows and memory for two copies of
 them.
 """
 

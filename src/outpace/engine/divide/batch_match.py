@@ -1,6 +1,6 @@
-"""Matching batches of windows: the rows of a batch at once, and of what it finds its own matches.
+"""Matching batches of windows: all rows of a batch at once, of whose matches its own count.
 
-Memory: the rows of one batch, of its neighbours' windows too, and what is found in them.
+Memory: the rows of one batch, of its neighbours' windows too, and the matches in them.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ share its events, so a task that matches the neighbours too knows which window a
 and gives it only where that is one of its own. So batches are matched side by side, their results
 are put together as they are, and each match is there once.
 
-`BatchCutter` cuts what a splitter says; it holds the windows that are open, those of the batch
-being cut and their neighbours. `TimeBatches` tells by arithmetic which batches an event belongs to,
-without a splitter and in any order of events.
+`BatchCutter` cuts the windows that a splitter opens and closes; it holds the windows that are open,
+those of the batch being cut and their neighbours. `TimeBatches` tells by arithmetic which batches
+an event belongs to, without a splitter and in any order of events.
 """
 
 from __future__ import annotations

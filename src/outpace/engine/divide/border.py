@@ -1,7 +1,7 @@
 """Where a search enters a core in the middle of the data, found by looking back.
 
-A match rules out starts after its own, so the first start of a core depends on what came before.
-But it forgets: of all starts from which the search might enter a stretch of earlier rows, each
+A match rules out starts after its own, so the first start of a core depends on the matches before
+it. But it forgets: of all starts from which the search might enter a stretch of earlier rows, each
 leads through the matches of the stretch to one start behind it, and soon they all lead to the same.
 Where they do not, a stretch further back is asked, down to the beginning of the data, where the
 entry is known.

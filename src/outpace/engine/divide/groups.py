@@ -25,10 +25,10 @@ ROWS_AT_ONCE: Final = 1 << 20
 
 
 class PartitionWork:
-    """What is done with partitions: those that are complete, or one that is large.
+    """The work on partitions: those that are complete, or one that is large.
 
-    Memory of a stream over windows: the rows of those that are open. What a user-defined operator
-    keeps is its own.
+    Memory of a stream over windows: the rows of those that are open. The state of a user-defined
+    operator is its own.
 
     Parameters
     ----------

@@ -22,8 +22,8 @@ never learnt: here a late event counts as if it had been waited for, up to the l
 the first gap is over nobody knows how long one takes, and the longest wait holds. What arrives at
 one moment, as the events of a micro-batch do, says nothing of the time between.
 
-What is known of the source lies in two arrays, whole numbers and fractions, at the places named
-here. Times are by the clock of the host, in microseconds.
+The state of the source lies in two arrays, whole numbers and fractions, at the places named here.
+Times are by the clock of the host, in microseconds.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ the watermark stays K behind that and never goes back. They differ in what an ev
                     as many of their events in time as an aggregate over them needs.
 
 Delays are kept in bins: one for each up to 64, then 64 for each power of two, so a quantile is at
-most 1/64 too large. When a million are counted, all count half: what was long ago is forgotten.
+most 1/64 too large. When a million are counted, all count half: delays of long ago are forgotten.
 
-What a clock remembers lies in arrays, at the places that are named here. A delay that does not fit
+The memory of a clock lies in arrays, at the places that are named here. A delay that does not fit
 into 64 bits with a sign counts as the greatest that does.
 """
 

@@ -1,4 +1,4 @@
-"""What goes into a matcher and what comes out: plain arrays, the same for twins and kernels.
+"""The input and the output of a matcher: plain arrays, the same for twins and kernels.
 
 A matcher is a function of a block of sorted rows and, for each partition in it, where an earlier
 call stopped. It emits every match that no later row can change and says where it stopped, so
@@ -208,7 +208,7 @@ class TimedOut:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a matcher returns.
+    """The result of a matcher.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The matcher for joins: each pair of rows of two sides close in time, and what has no partner.
+"""The matcher for joins: pairs of rows of two sides close in time, and rows without a partner.
 
 A pair is final with its later row, which is the one that completes it. A left row without a partner
 is final when no row can come any more that would be one. Of the rows whose time has not passed by

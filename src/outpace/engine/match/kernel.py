@@ -327,7 +327,7 @@ def _reads_run(task: Task) -> bool:
 
 @dataclass
 class _Room:
-    """What a search works in; it grows when a run is longer, or fails more often, than before."""
+    """The arrays of a search; they grow when a run is longer, or fails more often, than before."""
 
     stack: Stack
 

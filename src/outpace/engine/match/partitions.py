@@ -1,4 +1,4 @@
-"""Whole partitions: what a query without windows finds where all rows are there at once.
+"""Whole partitions: the matches of a query without windows where all rows are there at once.
 
 Matches are counted without enumeration wherever nothing rules a candidate out: that takes time
 linear in the rows times the starts that WITHIN keeps open, however many matches there are.
@@ -27,7 +27,7 @@ from outpace.pattern.query import Consume, Per, Selection, Skip
 
 @dataclass(frozen=True)
 class WholePartitions:
-    """The rows of a complete table, of which nothing has to stay open, and what is found in them.
+    """The rows of a complete table, of which nothing has to stay open, and the matches in them.
 
     Each answer is worked out when it is asked for; rows are sorted and matched once.
 

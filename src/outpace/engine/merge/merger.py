@@ -3,8 +3,8 @@
 An instance gives its matches in order, and with them two promises: no later match has a number x
 below its frontier, and none starts before its horizon. What lies below the frontiers of all is
 complete and comes out, ordered by x, phase, window and partition. A match that windows of different
-instances found comes out for the first of them: what came out is remembered as an instance
-remembers its own (`outpace.engine.window_match.repeats`).
+instances found comes out for the first of them: the matches that came out are remembered as an
+instance remembers its own (`outpace.engine.window_match.repeats`).
 
 Memory: the matches between the slowest frontier and the fastest, and what tells apart at most twice
 those that came out and start behind the slowest horizon. Paper: SPACE (Amann 2018) 2.3.4 and 3.1.5.

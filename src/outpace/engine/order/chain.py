@@ -4,10 +4,10 @@
                           ▼               ▼               ▼
                     queries of 1 s   queries of 5 s   queries of 9 s
 
-What the first lets go, and what is late there, goes on to the next, which waits for the rest of its
-own K. So each query gets what a K-slack of its own would give it. Memory: an event waits in one
-place at a time, so all buffers together hold what that of the largest K would. Paper: Rajendran
-2019, 2.3.5, figure 2.10.
+The events that the first lets go, and those that are late there, go on to the next, which waits for
+the rest of its own K. So each query gets the events that a K-slack of its own would give it.
+Memory: an event waits in one place at a time, so all buffers together hold what that of the largest
+K would. Paper: Rajendran 2019, 2.3.5, figure 2.10.
 """
 
 from __future__ import annotations

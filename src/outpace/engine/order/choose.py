@@ -1,4 +1,4 @@
-"""Which part brings events into order, by what a query says of them.
+"""Which part brings events into order, by the disorder that a query names.
 
 A new kind of disorder is a value in `outpace.pattern.disorder`, a part here that runs it (its own
 file, with the methods of `Order`), and a word in `outpace.pattern.notation.disorder`.

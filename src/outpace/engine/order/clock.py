@@ -1,9 +1,9 @@
 """How far time has come in a stream that is out of order: the greatest time, K, and the watermark.
 
-A clock depends on the times that it was shown, in their order, and on nothing else, so all who see
-the same times have the same clock, whichever events they hold. Time never goes back.
+A clock depends on the times that it was shown, in their order, and on nothing else, so all parts
+that see the same times have the same clock, whichever events they hold. Time never goes back.
 
-A rule says how K is chosen; see `outpace.engine.kernels.slack` for what each does. Memory: some
+A rule says how K is chosen; see `outpace.engine.kernels.slack` for each of them. Memory: some
 numbers, and for rules that need them 30 KiB of delays and 40 KiB of windows.
 """
 
@@ -27,7 +27,7 @@ _NO_VALUES: Final = np.zeros(0)
 
 @dataclass(frozen=True, slots=True)
 class SlackRule:
-    """How K is chosen: a rule of the kernel, and what it goes by.
+    """How K is chosen: a rule of the kernel, and the numbers that it goes by.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ def fixed(slack: int) -> SlackRule:
 
 
 class Clock(Stateful):
-    """A clock that events move, or one that is told the time.
+    """A clock that events move, or the watermarks that the source sends.
 
     Parameters
     ----------
     rule
-        How K is chosen; None where only what is told moves the watermark.
+        How K is chosen; None where only watermarks that the source sends move the clock.
     ahead
         How far a time may lie beyond all that were seen before; None where it may be any.
 

@@ -1,4 +1,4 @@
-"""How the order of a stream is asked for: what is told, and what it lets go."""
+"""The contract of an order: the events and watermarks that it takes, the events that it lets go."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REASON: Final = "reason"
 
 @dataclass(frozen=True)
 class ReleasedEvents:
-    """What a piece of a stream gives.
+    """The events that an order lets go with a piece of a stream, and those that it sets aside.
 
     Parameters
     ----------
@@ -148,8 +148,9 @@ class AdmittedEvents:
 class Order(Stateful, ABC):
     """How the events of a stream come into the order of the query.
 
-    What it decides depends on what it takes alone. A host says when events arrived, and when a time
-    has come that the order asked for; the order has no clock, so a replay decides the same.
+    Its decisions depend on the messages that it takes alone. A host says when events arrived, and
+    when a time has come that the order asked for; the order has no clock, so a replay decides the
+    same.
     """
 
     @property

@@ -1,7 +1,7 @@
 """How far the clock of a source is from the clock of reference, as exchanges of messages tell.
 
-A source asks what time it is, and is answered; four times are noted (`ClockExchange`). Half of what
-an exchange takes, without the time that the answer takes to be made, bounds the error: the message
+A source asks what time it is, and is answered; four times are noted (`ClockExchange`). Half of the
+time that an exchange takes, without that in which the answer is made, bounds the error: the message
 that asks may have taken all of it, or none. Of the last exchanges that which took least counts, so
 queues on the way do no harm. An old one counts less, since clocks run apart.
 
@@ -41,12 +41,12 @@ _FARTHEST: Final = 1 << 52
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """What is known of the clock of a source, in microseconds or the units of an integer time.
+    """The drift of the clock of a source, in microseconds or the units of an integer time.
 
     Parameters
     ----------
     drift
-        What is to be added to its times, so that they are those of reference.
+        The difference that makes its times those of reference, when it is added.
     bound
         How far that may be off: half of the round trip, and what clocks run apart since.
     exchanges, refused

@@ -53,14 +53,14 @@ class ReorderedSources(Order):
 
     Each source has its own clock. Where that was compared with the clock of reference
     (`outpace.engine.order.drift`), its events go on with the time of reference, which is their own
-    and the drift, and all that is here counts by that; what a source is told, and tells, is by its
-    own. A drift that is measured anew may put an event before the watermark by no more than the
-    error of measuring: then it goes on at the watermark. Where a clock has jumped, such an event is
-    late; what waits in the order of its source goes on by the clock as it was, and that order
-    begins anew.
+    and the drift, and all that is here counts by that; the times of messages to a source, and from
+    it, are by its own. A drift that is measured anew may put an event before the watermark by no
+    more than the error of measuring: then it goes on at the watermark. Where a clock has jumped,
+    such an event is late; the events that wait in the order of its source go on by the clock as it
+    was, and that order begins anew.
 
-    Memory: the events that wait, at most twice. Nobody is refused who is far ahead of the others: a
-    host that runs a piece again would be refused again. `wants` tells who is.
+    Memory: the events that wait, at most twice. A source that is far ahead of the others is not
+    refused: a host that runs a piece again would be refused again. `wants` tells of it.
 
     Parameters
     ----------

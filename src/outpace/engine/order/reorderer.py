@@ -7,14 +7,15 @@ watermark from before the piece that brings it, and is released when its time li
 watermark after that piece. Where events are to be in order already, each piece is released at once,
 sorted, and an event that the order puts before one released earlier is late.
 
-What is released is a function of the pieces alone. Any cut into pieces of events that are never
-more than K behind gives the same order with a slack of K. With less, which events are late depends
-on the cut: those of one piece are never late to each other. Where a column says when each event
-arrived, it is late by what had arrived before it, and the cut does not matter.
+The events that are released are a function of the pieces alone. Any cut into pieces of events that
+are never more than K behind gives the same order with a slack of K. With less, which events are
+late depends on the cut: those of one piece are never late to each other. Where a column says when
+each event arrived, it is late by the events that had arrived before it, and the cut does not
+matter.
 
 Memory: the events that wait, at most twice; these are those of the last K units of time, or since
 the last watermark told. Cost of a piece: linear in its events and those it releases, times the
-logarithm of their number; what waits on costs only what `runs` says.
+logarithm of their number; events that wait on cost only what `runs` says.
 
 Papers: Sardar 2018, 2.4.2 and figure 2-6 (K-slack with a fixed K); Rajendran 2019, 2.3 (the rules
 that choose K, in `clock` and `rules`).
@@ -62,7 +63,7 @@ class Reorderer(Order):
     schema
         The columns that events have: those of the order and those that break ties among them.
     rule
-        How K is chosen; None where only what is told moves the watermark.
+        How K is chosen; None where only watermarks that the source sends move that of the order.
     in_order
         Whether events are to be in order already, so that each piece is released at once.
     useful
@@ -201,7 +202,7 @@ class Reorderer(Order):
         return not (late or tied or (last is not None and first < last))
 
     def note_passed(self, last: pa.Table | None, time: int, told: int) -> None:
-        """Take note of events that passed as they are: the last one, and what was promised."""
+        """Note events that passed as they are: the last one, and the watermark of the source."""
         if last is not None:
             self._clock.reach(time)
             self._last = last

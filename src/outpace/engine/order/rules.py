@@ -1,4 +1,4 @@
-"""How K is chosen, by what a query says of the order of its stream; see `kernels.slack`."""
+"""How K is chosen, by the disorder of the query; see `kernels.slack`."""
 
 from __future__ import annotations
 

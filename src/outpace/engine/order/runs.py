@@ -1,8 +1,8 @@
 """Events that wait for their turn, as a few runs in the order of time.
 
 A run is joined with the one before it as soon as it is as long, so n events lie in about log n
-runs, and one that waits is moved about log n times. Taking what is due looks at each run once and
-moves nothing but what it returns.
+runs, and one that waits is moved about log n times. Taking the rows that are due looks at each run
+once and moves nothing but these rows.
 
 Memory: at most twice the bytes of the events that wait, or 16 KiB for a run where that is more.
 """

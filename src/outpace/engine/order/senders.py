@@ -1,4 +1,4 @@
-"""Who sent events: the identifiers of sources, and which events of a piece are whose."""
+"""The senders of events: the identifiers of sources, and which events of a piece are whose."""
 
 from __future__ import annotations
 

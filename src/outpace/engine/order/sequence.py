@@ -1,7 +1,7 @@
 """Order by sequence numbers: an event waits for those that its source sent before it.
 
 A gate holds events whose numbers are ahead (`outpace.engine.kernels.sequence` says how long), and
-lets the others in. Behind it a reorderer has what comes in order already, and sees to events that
+lets the others in. Behind it a reorderer gets the events in order already, and sees to those that
 are late or invalid by their time.
 
 Memory: the events that arrive while a gap is waited for, at most for the timeout.
@@ -237,7 +237,7 @@ class SequenceOrder(Order):
         return self._pass(max(self._now, at), self._told)
 
     def finish(self, source: str | None = None) -> ReleasedEvents:
-        """Say that no more events come: what is held goes on."""
+        """Say that no more events come: the events that are held go on."""
         entered = self._inner.push(EventsArrived(self._held))
         self._held, self._waits = self._held.slice(0, 0), self._waits[:, :0]
         self._whole[kernel.DUE] = kernel.NEVER

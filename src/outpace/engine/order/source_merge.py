@@ -1,24 +1,24 @@
 """Many ordered sources as one stream in the total order (time, sequence number, source).
 
-A source's events come in the order of its sequence numbers and never back in time. What is ready
-depends on nothing but what was said so far: an event is taken as soon as no source can still send
-one that comes before it, and not earlier. A heartbeat says of a source that is quiet that no later
-event of it lies before a time, and so releases the others. Any cut into blocks, and any order in
-which the sources speak, gives the same stream.
+A source's events come in the order of its sequence numbers and never back in time. The events that
+are ready depend on nothing but the events and heartbeats so far: an event is taken as soon as no
+source can still send one that comes before it, and not earlier. A heartbeat says of a source that
+is quiet that no later event of it lies before a time, and so releases the others. Any cut into
+blocks, and any order in which the sources speak, gives the same stream.
 
 Blocks stay as they come until they are taken, only small ones that wait are joined; a stretch that
 one source alone has is not copied. A merge holds for each source at most `capacity` events and the
 block that went beyond; `wants` says which sources may go on, and the one that holds the others back
 always may.
 
-Who holds the others back, and who has events that are ready, is known by a tree: groups of at most
-64 sources, groups of such groups, and so on (`outpace.engine.order.tree`). A push looks at its own
-group and at those above it, not at all sources. Events stay with their source until they are ready;
-then their keys are put in order, and what else they carry is moved once, by who asks for it. Where
-times are spread, the cost per event hardly depends on the number of sources; where they crowd it
-grows with the logarithm of that number (`outpace.engine.kernels.merge`). The ordering
-component of SPACE (Amann 2018, 3.2.2 and 4.3) waits for an event of every source, and compares with
-all of them for each.
+A tree knows the source that holds the others back, and the sources that have events which are
+ready: groups of at most 64 sources, groups of such groups, and so on (`outpace.engine.order.tree`).
+A push looks at its own group and at those above it, not at all sources. Events stay with their
+source until they are ready; then their keys are put in order, and their other columns are moved
+once, by the part that asks for them. Where times are spread, the cost per event hardly depends on
+the number of sources; where they crowd it grows with the logarithm of that number
+(`outpace.engine.kernels.merge`). The ordering component of SPACE (Amann 2018, 3.2.2 and 4.3) waits
+for an event of every source, and compares with all of them for each.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Piece:
 
 @dataclass
 class _Waiting(Stateful):
-    """What is known of a source: the events that wait, and the least key that may still come."""
+    """The state of a source: the events that wait, and the least key that may still come."""
 
     CHANGED = ("pieces",)
 

@@ -5,9 +5,10 @@
                                      |<-- alpha K --->|
 
 A reorderer says how far time has come for certain. What lies behind that, up to a part of the way
-to the greatest time, goes on early. An event that comes between the two is put in its place by who
-took the early ones; one that comes before what is certain is late. Where one source moves the
-clock, the greatest time is that of its events, and K says how far behind it those of others are.
+to the greatest time, goes on early. An event that comes between the two is put in its place by the
+part that took the early ones; one that comes before the certain watermark is late. Where one source
+moves the clock, the greatest time is that of its events, and K says how far behind it those of
+others are.
 
 Memory: the events that wait.
 
@@ -45,17 +46,18 @@ class SpeculationFactor:
     """Alpha: the part of K that events wait, which may follow the load.
 
     As windows of congestion do: a host that is not busy enough halves it. One that is too busy goes
-    back to 1, and what was too much is remembered: from half of the way to it on, steps are small.
-    (Sardar 2018, 3.2.2 has the line at half of what is left, which lies below what was too much.)
+    back to 1, and the factor that was too small is remembered: from half of the way to it on, steps
+    are small. (Sardar 2018, 3.2.2 has the line at half of what is left, which lies below that
+    factor.)
 
     Parameters
     ----------
     target
         How busy the host is to be, from and to; None where alpha stays as it is.
     alpha
-        What it is now.
+        The factor now.
     best
-        What it was when the host was too busy last; None while it never was.
+        The factor when the host was too busy last; None while it never was.
 
     Examples
     --------
@@ -94,7 +96,7 @@ class SpeculativeOrder(Reorderer):
     bound, disorder, schema
         The query, how its events are out of order, and the columns that they have.
     rule
-        How K is chosen; None where only what is told says what is certain.
+        How K is chosen; None where only watermarks that the source sends make events certain.
     """
 
     def __init__(

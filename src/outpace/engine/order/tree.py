@@ -1,9 +1,9 @@
 """The least of many keys, kept in a tree of groups.
 
 The keys of sources are the leaves. Each group of at most `fan_in` has its least key in the level
-above, which is grouped in the same way, up to the one key at the root. After a key has changed,
-its group is looked at again when somebody asks, and a group whose least key stays tells nothing to
-the level above. Whoever asks for the keys before a bound is led past the groups that have none.
+above, which is grouped in the same way, up to the one key at the root. After a key has changed, its
+group is looked at again when somebody asks, and a group whose least key stays tells nothing to the
+level above. A search for the keys before a bound goes past the groups that have none.
 
 So up to `fan_in` keys are one group, and beyond it a change costs no more than a look at one group
 in each level. Memory: a key for each source, and one for each group.

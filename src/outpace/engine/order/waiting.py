@@ -1,7 +1,7 @@
 """The events of several sources that wait for those of the others, in one order of time.
 
 What sources let go lies as it came, until some of it is due or there are many pieces; then it is
-sorted, and what is due is moved once, wherever it lies. The rest waits in runs.
+sorted, and the events that are due are moved once, wherever they lie. The rest waits in runs.
 
 Memory: the events that wait, at most twice.
 """

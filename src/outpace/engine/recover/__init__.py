@@ -1,6 +1,6 @@
 """Recovery without checkpoints: savepoints, which events they still need, and how to go on.
 
-- `savepoint`: what is told to whoever retains the events, and brought back after a failure;
+- `savepoint`: the message to the log that retains the events, which is read again after a failure;
 - `arrived`: events as they arrived, where something puts them in order;
 - `given`: the places of matches that came out;
 - `layout`: the windows that matches may still come of, by the numbers of their events;

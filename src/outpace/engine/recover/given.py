@@ -1,7 +1,7 @@
 """The places of matches that came out: of those that wait for an acknowledgement, or are live.
 
-A live match is one of a window that a replay opens, so that it gives the match again. What comes
-out is in one order, so places are found by halving, and what is added costs nothing.
+A live match is one of a window that a replay opens, so that it gives the match again. Matches come
+out in one order, so places are found by halving, and adding matches costs nothing.
 
 Memory: five integers for each match.
 """

@@ -1,6 +1,6 @@
 """Which events a replay needs: those of live windows that were used, or may be yet.
 
-What counts as used is known by the matcher, as far as a pattern allows it:
+The matcher knows the events that count as used, as far as a pattern allows it:
 
 - a chain `A -> B -> C` of conditions on single events takes the first event that fits each step, so
   only the events of its matches are used, and those that an undecided match may need;

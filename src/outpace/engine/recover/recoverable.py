@@ -1,11 +1,11 @@
 """The operator that needs no checkpoints: it gives savepoints, and is rebuilt from one by a replay.
 
-Whoever feeds it retains the events, numbered as they arrive; where something puts them in order,
+The host that feeds it retains the events, numbered as they arrive; where something puts them in order,
 also all else that it was told, and in which pieces they came. A savepoint says from which event on
 they are needed, and which of the later ones are not. `save` makes one when matches have been
 acknowledged, `notice` at any time in between. After a failure `rebuild` lets a new operator take
-the events that were retained, and goes on: what it gives are the matches behind the last one that
-was acknowledged, with the numbers that they had, so that who has them already knows them.
+the events that were retained, and goes on: it gives the matches behind the last one that was
+acknowledged, with the numbers that they had, so that a receiver that has them already knows them.
 
 Where there are windows, a savepoint says which of them matches may still come of, as the operator
 stands. A replay begins with the first event of these. Without windows a search goes on for ever,

@@ -1,4 +1,4 @@
-"""Savepoints: what a lost operator is rebuilt from, beside the events that were retained.
+"""Savepoints: the values that a lost operator is rebuilt from, beside the retained events.
 
 The savepoint of Lima et al. is ⟨seed, trim, skip⟩. To these come the windows that matches may
 still come of, with their numbers and borders, so that events which count windows may be skipped,
@@ -37,7 +37,7 @@ _SIZE: Final = struct.Struct("<I")
 class MatchPlace(NamedTuple):
     """The place of a match in the order of all; its number is `event:window`, see `WindowMatches`.
 
-    Time may pass several times before the same event: the turn tells what came of it apart, as
+    Time may pass several times before the same event: the turn tells the matches of each apart, as
     windows of other partitions have numbers of their own. It is 0 where an event completed a match.
 
     Examples
@@ -74,7 +74,7 @@ def is_behind(places: Integers, last: MatchPlace) -> Booleans:
 
 @dataclass(frozen=True, eq=False)
 class Savepoint:
-    """What an operator tells those who retain its events, with or without an acknowledgement.
+    """The message of an operator to the log of its events, with or without an acknowledgement.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Savepoint:
         Events up to this number are of no more use; -1 where all are.
     skip
         Closed intervals of numbers of events behind `trim` that are of no more use, a row for each.
-        They are those that were not told before: whoever retains events has dropped the others.
+        They are those that were not told before: the log has dropped the others.
     settled
         A place before the first match that was not acknowledged: a replay gives those behind it.
     at

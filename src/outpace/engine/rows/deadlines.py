@@ -1,7 +1,7 @@
 """When time concerns a key although no event of it comes: its deadline.
 
 Deadlines lie in sorted runs, each at most half as long as the one before. So to find those that
-have passed, or to set some, costs what they are, times the logarithm of all. Memory: a few integers
+have passed, or to set some, costs their number, times the logarithm of all. Memory: a few integers
 for each key, and for each deadline that was replaced before it passed.
 """
 

@@ -1,7 +1,7 @@
 """Which number a key has: keys of one integer lie in sorted arrays, others in a dictionary.
 
 An integer that is new, known or forgotten costs a few steps over arrays, a key of another kind some
-objects. Both cost what is asked for, not what there is, but for a logarithm.
+objects. Both cost the keys that are asked for, not those that there are, but for a logarithm.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The rows that are kept of many keys, of which a step reads and replaces those of a few.
 
-Rows lie in runs. A step takes the rows of the keys that it touches and puts back what is left of
-them as a new run, in which each key's rows lie together; what it took is dead where it lay. Runs
-are joined so that each is at most half as large as the one before, and a run is written again when
-more than half of it is dead. So a step costs what it takes and puts, times the logarithm of all
-rows over time, and at most half of the memory is dead.
+Rows lie in runs. A step takes the rows of the keys that it touches and puts back the rest of them
+as a new run, in which each key's rows lie together; the rows that it took are dead where they lay.
+Runs are joined so that each is at most half as large as the one before, and a run is written again
+when more than half of it is dead. So a step costs the rows that it takes and puts back, times the
+logarithm of all rows over time, and at most half of the memory is dead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows of a table in another order, of which a column is moved when somebody asks for it.
 
-Who puts events in order looks at their keys alone. What else they carry is moved once, by who needs
-it, and what nobody needs is never moved.
+An order looks at the keys of events alone. Their other columns are moved once, by the part that
+needs them, and columns that no part needs are never moved.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Results that are corrected: what a part of the operator did, so that it can go back."""
+"""Results that are corrected: the history of a part of the operator, so that it can go back."""

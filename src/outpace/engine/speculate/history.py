@@ -1,12 +1,12 @@
-"""What came out of an operator within a horizon, so that it can say what a late event changes.
+"""The matches that came out within a horizon, to find those that a late event changes.
 
     marks      | matches             | matches             | matches
                                      ^ go back    * late              ^ now
 
 Matches are kept by the mark behind which they came out. When the operator goes back to a mark (see
-`retained`), what came out since is compared with what is found once more, by the ids of matches:
-what is no longer found is taken back, what is found now comes out. A match is certain once nothing
-can come any more before the time that had passed when it was found.
+`retained`), the matches that came out since are compared with those that are found once more, by
+their ids: a match that is no longer found is taken back, a new one comes out. A match is certain
+once nothing can come any more before the time that had passed when it was found.
 
 Memory: the matches within the horizon, and those of at most one stretch before it.
 """
@@ -71,7 +71,7 @@ class MatchStretch(Stateful, Generic[Mark]):
     number
         Of the mark.
     mark
-        Who put the matches together, as it stood; nobody changes it.
+        The back, as it stood; nobody changes it.
     """
 
     CHANGED = ("given",)
@@ -82,7 +82,7 @@ class MatchStretch(Stateful, Generic[Mark]):
 
 
 class MatchHistory(Stateful, Generic[Mark]):
-    """What came out within a horizon, and what is still to be said of it.
+    """The matches that came out within a horizon, and the changes that are still to come out.
 
     Parameters
     ----------
@@ -109,11 +109,11 @@ class MatchHistory(Stateful, Generic[Mark]):
         return self._before is not None
 
     def mark(self, number: int, mark: Mark) -> None:
-        """Begin a stretch: who puts matches together stands so now."""
+        """Begin a stretch: the back stands so now."""
         self._stretches.append(MatchStretch(number, mark))
 
     def go_back(self, number: int) -> Mark:
-        """Go back to a mark, and return it; what came out since is to be compared."""
+        """Go back to a mark, and return it; the matches that came out since are to be compared."""
         place = [stretch.number for stretch in self._stretches].index(number)
         since = self._stretches[place:]
         given = [one for stretch in since for one in stretch.given]
@@ -154,7 +154,7 @@ class MatchHistory(Stateful, Generic[Mark]):
         return WindowMatches.joined(self._output, out)
 
     def _keep(self, fresh: Sequence[GivenMatches]) -> None:
-        """Note what was said."""
+        """Note the matches that came out."""
         places = {stretch.number: place for place, stretch in enumerate(self._stretches)}
         for (number, _), one in zip(self._fresh, fresh, strict=True):
             place = places.get(number, 0)
@@ -189,7 +189,7 @@ class MatchHistory(Stateful, Generic[Mark]):
         return WindowMatches.joined(self._output, sure)
 
     def forget(self, oldest: int) -> None:
-        """Forget what came out before a mark, which nobody goes back before."""
+        """Forget the matches that came out before a mark: no part goes back before it."""
         behind = sum(stretch.number <= oldest for stretch in self._stretches[1:])
         if behind:
             self._stretches = self._stretches[behind:]
@@ -203,7 +203,7 @@ class MatchHistory(Stateful, Generic[Mark]):
 
     @property
     def base(self) -> Mark:
-        """Who puts matches together, as it stood at the first mark."""
+        """The back, as it stood at the first mark."""
         return self._stretches[0].mark
 
     def state(self) -> State:
@@ -214,7 +214,7 @@ class MatchHistory(Stateful, Generic[Mark]):
         return State({"oldest": self._stretches[0].number}, _tables(given))
 
     def restore(self, state: State, base: Mark) -> None:
-        """Go on from what `state` returned, and who puts matches together at the first mark."""
+        """Go on from what `state` returned, and from the back as it stood at the first mark."""
         header, tables = state.content(3)
         stretch = MatchStretch(integer(header, "oldest", NATURAL), base)
         stretch.given = [_read(tables, self._output)]

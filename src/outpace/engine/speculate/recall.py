@@ -1,7 +1,7 @@
 """Rows that an instance has, so that they are not sent again when the operator goes back.
 
-Who sends and who receives follow the same rule, from deliveries alone: they know rows by the ids of
-their events, and what was delivered since the mark that an instance goes back to can be recalled.
+Sender and receiver follow the same rule, from deliveries alone: they know rows by the ids of their
+events, and rows that were delivered since the mark that an instance goes back to can be recalled.
 So of a row that the instance has only the id travels. It is so with windows alone: without, all
 instances read all events.
 
@@ -24,7 +24,7 @@ from outpace.engine.speculate.standings import Standing
 
 @dataclass(frozen=True)
 class _SentPiece:
-    """What was sent at once: the mark before it, ids, and rows where somebody keeps them."""
+    """A delivery: the mark before it, the ids of its rows, and these where they are kept."""
 
     mark: int
     ids: Integers

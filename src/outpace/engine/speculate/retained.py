@@ -61,7 +61,7 @@ class Stretch(Stateful, Generic[Mark]):
 
 
 class RetainedEvents(Stateful, Generic[Mark]):
-    """What went on within a horizon.
+    """The events that went on within a horizon.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class RetainedEvents(Stateful, Generic[Mark]):
         return self._stretches[0].mark, self._stretches[0].idle
 
     def note_idle(self, idle: Integers, seen: Integers, before: int) -> None:
-        """Take note that partitions are forgotten, by who had not had more than a mark saw sent."""
+        """Note partitions that an instance forgot, in the stretches behind a mark."""
         if len(idle):
             for stretch in self._stretches:
                 if stretch.number > before:

@@ -1,7 +1,7 @@
-"""What instances are to hear of marks, with the next delivery that each gets.
+"""The marks that instances hear of, with the next delivery that each gets.
 
-An instance that gets no delivery does not change. So what it is to hear can wait: a mark that is
-set later stands for those before it, and of several marks to go back to the first one counts.
+An instance that gets no delivery does not change. So the message can wait: a mark that is set later
+stands for those before it, and of several marks to go back to the first one counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NOTHING: Final = Standing(int(NO_TIME))
 
 
 class Standings(Stateful):
-    """What each of some instances is to hear, and which of its answers are of use.
+    """The marks that each of some instances is to hear of, and which of its answers are of use.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """What going back costs and how often it happens, estimated, so that checkpoints lie well.
 
-A host measures how long it worked for some events and checkpoints together. What each of the two
-takes follows from several such sums, which differ in how many there were of both: least squares, in
-which old sums count less. Nothing here reads a clock, so a run that is replayed decides the same.
+A host measures how long it worked for some events and checkpoints together. The seconds of each of
+the two follow from several such sums, which differ in how many there were of both: least squares,
+in which old sums count less. Nothing here reads a clock, so a run that is replayed decides the
+same.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NAMES: Final = ("events", "pieces", "ee", "ep", "pp", "et", "pt", "apart", "sin
 
 
 class WorkEstimate(Stateful):
-    """What an event and a checkpoint take, and how far apart the operator goes back.
+    """The seconds that an event and a checkpoint take, and how often the operator goes back.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 The n-th window goes to instance `n // batch % instances`, so two counts, of windows that have
 opened and that have closed, tell which instance has which open windows: batches are arithmetic, not
-lists. What travels is short as well: a range of numbers for each instance.
+lists. Messages are short as well: a range of numbers for each instance.
 
     windows   closed before | closing now | open throughout | opening now
     counts                  a             b                 c             d
@@ -117,7 +117,7 @@ class BatchedSchedule(Schedule):
 
 @dataclass(frozen=True)
 class _Turn:
-    """What a block opens and closes, and the rule by which instances share it."""
+    """The windows that a block opens and closes, and the rule by which instances share them."""
 
     split: Split
     closed: int

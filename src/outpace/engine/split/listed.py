@@ -135,7 +135,7 @@ class ListedSchedule(Schedule):
     Parameters
     ----------
     scheduler
-        Who gets a window; see `scheduler_of`.
+        The scheduler that gives windows to instances; see `scheduler_of`.
     instances
         The number of instances.
     keyed

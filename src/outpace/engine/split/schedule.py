@@ -1,10 +1,10 @@
 """Running a scheduler: windows go to instances, and events to the instances of their windows.
 
-`Schedule.route` takes what the splitter says of the next events and returns what each instance gets
-of them: its windows that open and close, and its rows as ranges. An instance gets an event at most
-once, however many of its windows hold it, and an event that no window holds goes nowhere. The work
-for a block is at most that of its rows and of the windows that open or close in it, never that of
-the windows that stay open.
+`Schedule.route` takes the next events with the windows that they open and close, and returns the
+share of each instance: its windows that open and close, and its rows as ranges. An instance gets an
+event at most once, however many of its windows hold it, and an event that no window holds goes
+nowhere. The work for a block is at most that of its rows and of the windows that open or close in
+it, never that of the windows that stay open.
 
 Windows of four events, the next two events later, in batches of two among two instances:
 
@@ -17,8 +17,8 @@ Windows of four events, the next two events later, in batches of two among two i
     instance 1               [4         8)     windows 2 and 3 open, and 2 closes
 
 Events 4 and 5 are sent twice, since they lie at the border of two batches. There are three ways to
-know who has which windows. Where windows close in the order in which they open and are given in
-batches, two counts say it (`outpace.engine.split.batched`); else a list does
+know which instance has a window. Where windows close in the order in which they open and are given
+in batches, two counts say it (`outpace.engine.split.batched`); else a list does
 (`outpace.engine.split.listed`). Without windows a partition is the window, and `PartitionSchedule`
 here has its instance.
 
@@ -49,7 +49,7 @@ NO_ROWS: Final = np.zeros((0, 2), np.int64), 0
 
 
 class Delivery(NamedTuple):
-    """What an instance gets of the next events.
+    """The share of an instance in the next events.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class PartitionSchedule(Schedule):
     Parameters
     ----------
     scheduler
-        Who gets a partition; see `scheduler_of`.
+        The scheduler that gives partitions to instances; see `scheduler_of`.
     instances
         The number of instances.
     """

@@ -85,8 +85,8 @@ class Linear:
 class LinearWindows(Windows):
     """Windows of which columns follow from their numbers, and are made when one asks for them.
 
-    To say what opens and closes costs the same however much it is then, who takes it pays for what
-    it reads alone, and what travels to another process is short.
+    To name the windows that open and close costs the same however many they are, a reader pays for
+    the windows that it reads alone, and the message to another process is short.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def _linear(
 
 @dataclass(frozen=True)
 class Split:
-    """What a splitter says of the next events: what opened, and what closed.
+    """The windows that the next events open, and those that they close.
 
     A window that opens and closes within the same events is in both. `opened` is ordered by the
     arrival of the first event, `closed` by `closed_at`, both then by number.

@@ -8,7 +8,7 @@ and x is that event; an `Operator` takes whole tables, and x is the last event o
 depends on how the stream is cut. Their rows have to fit the output. After an operator raised an
 error, which says where, its stream cannot go on.
 
-Memory: what the operators keep; no rows are kept for them.
+Memory: the state of the operators; no rows are kept for them.
 """
 
 from __future__ import annotations

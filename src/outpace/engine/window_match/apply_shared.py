@@ -1,9 +1,11 @@
 """User-defined operators that serve all windows of a partition: one call for each block of events.
 
-What an operator gives for the end of a window is ordered as what `Operator.close` returns; what an
-event gives has that event as its x. So a result does not depend on how many windows a call is for.
+The rows that an operator gives for the end of a window are ordered as those of `Operator.close`;
+rows that an event gives have that event as their x. So a result does not depend on how many windows
+a call is for.
 
-Memory: what the operators keep, and of each open window what does not follow from its number.
+Memory: the state of the operators, and of each open window the bounds that do not follow from its
+number.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Windows of many keys, of which a step touches few: what is known of the others lies aside.
+"""Windows of many keys, of which a step touches few: the state of the others lies aside.
 
 A step touches the partitions that have events in it, or windows that close. While these are a good
-part of all that have open windows, the strategy knows all of them. Else what it knows is laid aside
-by partition; a step hands it what belongs to the partitions that it touches, as saved state, and
-takes it back. So a step costs what it touches, however many keys have open windows. Matches are the
-same either way, as they are when a state is saved and resumed.
+part of all that have open windows, the strategy knows all of them. Else its state is laid aside by
+partition; a step hands it what belongs to the partitions that it touches, as saved state, and takes
+it back. So a step costs the windows that it touches, however many keys have open windows. Matches
+are the same either way, as they are when a state is saved and resumed.
 
 Memory: that of the strategy, up to twice, and two integers for each partition ever seen.
 """
@@ -217,7 +217,7 @@ class WindowsByKey(Stateful):
 
 
 class _Aside(Stateful):
-    """What is known, by partition: rows, and the tables of a strategy."""
+    """The state, by partition: rows, and the tables of a strategy."""
 
     CHANGED = ("rows", "tables")
 

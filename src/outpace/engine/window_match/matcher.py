@@ -8,7 +8,7 @@ returned once, for the first of them.
 
 Windows that overlap much share their searches (`shared`) or their matches (`covered`) where the
 query allows it, else they are matched one by one (`separate`). So are those that would share their
-searches, as long as the compiler is not done: what comes out is the same, and so is a saved state.
+searches, as long as the compiler is not done: the matches are the same, and so is a saved state.
 With keys, a step costs what it touches (`by_key`). Memory: see there.
 """
 
@@ -67,13 +67,13 @@ class WindowMatcher(Stateful):
     matcher
         How one window is matched; by default the fastest way that covers the query.
     rows
-        The columns of events that are kept; by default what the query reads and shows.
+        The columns of events that are kept; by default those that the query reads and shows.
     rows_at_once
         Rows of windows that are gathered at once where windows are matched one by one.
     rows_in_step
         Events that are taken at once where windows share their searches.
     shared
-        Whether windows share what they may; by default where that is worth it.
+        Whether windows share their searches where they may; by default where that is worth it.
     """
 
     CHANGED = ("_strategy",)

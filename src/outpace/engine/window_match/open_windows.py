@@ -1,4 +1,4 @@
-"""The open windows of an instance: what is known of each, and where its matching stopped."""
+"""The open windows of an instance: the bounds of each, and where its matching stopped."""
 
 from __future__ import annotations
 

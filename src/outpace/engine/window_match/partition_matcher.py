@@ -5,8 +5,8 @@ in each partition. A step matches `rows kept + new rows` of the partitions that 
 of those in which time decides something now. So its cost is linear in these rows, of which WITHIN
 bounds the ones kept; however many other partitions there are, they cost nothing.
 
-A partition is idle when an undecided match needs none of its rows. What stays of one without rows,
-for as long as the stream goes on, is the least that decides about its later rows: the number of its
+A partition is idle when an undecided match needs none of its rows. Of one without rows the least is
+kept, for as long as the stream goes on, that decides about its later rows: the number of its
 matches where MATCH_NUMBER() or a limit per partition ask for it and there was one, and that it had
 rows where the pattern has `^`. PREV keeps as many last rows of every partition as it looks back;
 session windows (`outpace.engine.split`) forget partitions that fall silent. With NEXT, rows wait
@@ -66,7 +66,7 @@ from outpace.pattern.values import TIME_LIMIT
 
 
 class StepResult(NamedTuple):
-    """What a step made final.
+    """The matches that a step made final.
 
     Parameters
     ----------

@@ -5,8 +5,9 @@ windows of their own, the merger for those of all.
 
 Later windows start behind all events that have come, so a match is forgotten once no window may
 find one that starts as early any more. Memory: at most twice the matches that start in open
-windows. What was remembered lies in lots, each more than twice as large as the next, so a call
-costs what the matches that it brings cost, and a look at the start of each that is remembered.
+windows. The matches that are remembered lie in lots, each more than twice as large as the next, so
+a call costs what the matches that it brings cost, and a look at the start of each that is
+remembered.
 """
 
 from __future__ import annotations

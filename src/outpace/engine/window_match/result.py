@@ -1,8 +1,8 @@
-"""What comes out of windows: matches with their numbers x:y, in one total order.
+"""The matches of windows, with their numbers x:y, in one total order.
 
-The order is that of x, the event that made a match final; at the same x, what a window's end
-decided comes before what an event decided, where the event that closed the window lies behind it;
-then that of the window's number y, of the partition, and the order inside the window.
+The order is that of x, the event that made a match final; at the same x, a match that the end of a
+window decided comes before one that an event decided, where the event that closed the window lies
+behind it; then that of the window's number y, of the partition, and the order inside the window.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Windows that share their searches: every start is searched once, for all windows that get there.
 
-A start is searched as in a stream without windows. What it comes to holds in every window that has
-all the rows that the search looked at. Windows whose searches meet stay together in one group, so
-the cost of an event does not grow with the number of open windows; only the matches returned do,
-where each window's are asked for. A window that ends before rows that a search looked at searches
-by itself from that start on, in its own rows.
+A start is searched as in a stream without windows. Its result holds in every window that has all
+the rows that the search looked at. Windows whose searches meet stay together in one group, so the
+cost of an event does not grow with the number of open windows; only the matches returned do, where
+each window's are asked for. A window that ends before rows that a search looked at searches by
+itself from that start on, in its own rows.
 
     rows       0   1   2   3   4   5   6   7   8
     searches       a───────────b                       start 1 looks at rows 1 to 4

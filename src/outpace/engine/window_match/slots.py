@@ -29,7 +29,7 @@ _CHANGED: Final = ("stop", "closed_at", "before", "after", "queue")
 
 @dataclass
 class _Slots:
-    """What is known of each window; `queue` is the next window of its partition."""
+    """The state of each window; `queue` is the next window of its partition."""
 
     partition: Integers
     number: Integers
