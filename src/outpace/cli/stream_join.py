@@ -18,7 +18,7 @@ from outpace.cli.stream_feed import RowFeed, feed_of
 from outpace.cli.stream_input import StreamInput
 from outpace.errors import BindError, OutpaceError
 from outpace.pattern.bind.join import bind_join
-from outpace.pattern.disorder import InOrder, Invalid, Late
+from outpace.pattern.disorder import Disorder, InOrder, Invalid, Late, Punctuation
 from outpace.pattern.join import SIDES, Join
 from outpace.statement.split import table_of
 
@@ -142,9 +142,19 @@ def check_joined(join: Join) -> None:
     disorder = join.disorder
     if disorder is None:
         return
+    check_told(disorder)
     if disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE:
         kind = "late" if disorder.late is Late.SIDE else "invalid"
         raise BindError(
             f"the {kind} rows of a join have no place to go",
             hint='write LATE DROP and INVALID FAIL; late="drop" and invalid="fail" in Python',
+        )
+
+
+def check_told(disorder: Disorder) -> None:
+    """Refuse to wait for somebody who tells the time: on the command line nobody does."""
+    if isinstance(disorder, Punctuation):
+        raise BindError(
+            "nobody tells outpace stream that no earlier event comes",
+            hint="wait with --slack '2 s', or give op.match a stream with withWatermark",
         )

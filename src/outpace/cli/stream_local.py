@@ -36,7 +36,7 @@ from outpace.hosts.local.open import open_query
 from outpace.hosts.local.stream import StreamMatcher
 from outpace.pattern.bind.disorder import SOURCE
 from outpace.pattern.bind.query import bind
-from outpace.pattern.disorder import InOrder, Punctuation, Speculative
+from outpace.pattern.disorder import InOrder, Speculative
 from outpace.pattern.group import group
 from outpace.pattern.join import SIDES, Join
 from outpace.pattern.query import Query
@@ -56,8 +56,6 @@ def why_spark(
     queries = [request] if isinstance(request, Query) else [query for _, query in request.files]
     if any(one.operator is not None or one.instance_count > 1 or not one.order for one in queries):
         return "the query is divided there"
-    if any(isinstance(additions.of(one).order_of_arrival, Punctuation) for one in queries):
-        return "the watermark is told there"
     feed = feed_of(inputs[0], columns)
     if isinstance(feed, str):
         return feed
@@ -79,8 +77,6 @@ def _joined(
 def _why_join_on_spark(joined: StreamJoin | None, columns: TextOptions) -> str | None:
     if joined is None:
         return "a statement runs there"
-    if isinstance(joined.join.disorder, Punctuation):
-        return "the watermark is told there"
     feeds = joined.feeds(columns)
     if isinstance(feeds, str):
         return feeds

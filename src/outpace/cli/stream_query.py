@@ -14,7 +14,7 @@ import pyarrow as pa
 import outpace as op
 from outpace.cli.run_query import QueryFiles, SqlText
 from outpace.cli.stream_input import StreamInput
-from outpace.cli.stream_join import check_joined, sides_of
+from outpace.cli.stream_join import check_joined, check_told, sides_of
 from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.pattern.bind.check import check_emission
 from outpace.pattern.disorder import Disorder, InOrder, Invalid, KSlack, Late
@@ -106,6 +106,7 @@ class Additions:
                 f"the invalid events of '{query.name}' have no place to go",
                 hint="--invalid-to FOLDER",
             )
+        check_told(disorder)
         if self.timed_out and (query.bound is None or query.windows is not None):
             raise BindError(
                 f"'{query.name}' has no partial matches that time out",

@@ -33,6 +33,8 @@ from outpace.explanation.picture import Picture, dot, picture_of
 from outpace.explanation.picture_svg import svg
 from outpace.pattern import ast
 from outpace.pattern.bind.check import check_clauses
+from outpace.pattern.bind.disorder import disorder_text
+from outpace.pattern.disorder import Late
 from outpace.pattern.group import QueryGroup, told_of
 from outpace.pattern.notation.print_pattern import print_pattern
 from outpace.pattern.notation.print_query import print_fluent, print_match_recognize
@@ -186,6 +188,7 @@ class Explanation:
             else f"order: rows are sorted by {ordered}{ties}"
             if ordered
             else "order: none given, rows keep the input's order",
+            *self._stream_order(),
             f"partition: by {keys}, each matched on its own"
             if keys
             else "partition: none, all rows are one",
@@ -213,6 +216,14 @@ class Explanation:
             keyed = self._streamed and self.query.partitions
             parts.append(f"merger ({'each key has one' if keyed else 'one'} instance)")
         return parts
+
+    def _stream_order(self) -> list[str]:
+        """Say how a stream in process orders its events; a host says it with the placement."""
+        disorder = self.query.order_of_arrival
+        if disorder is None or self.placement:
+            return []
+        late = Late(disorder.late).value
+        return [f"order in a stream: {disorder_text(disorder)}; late events: {late}"]
 
 
 def explain(query: Query, data: pa.Schema | QueryPlan | None = None) -> Explanation:

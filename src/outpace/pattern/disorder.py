@@ -133,7 +133,8 @@ class Disorder:
             raise BindError(
                 f"{asked} says nothing without {'horizon' if self.horizon is None else 'late'}",
                 where=name,
-                hint=f'write {name}(..., late="correct", horizon="10 s")',
+                hint=f'write {name}(..., late="correct", horizon="10 s"), in SQL LATE CORRECT '
+                "HORIZON '10 s'",
             )
 
     @property

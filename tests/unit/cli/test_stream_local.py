@@ -416,6 +416,15 @@ def test_a_join_of_two_inputs_is_shown_and_recorded() -> None:
     ]
 
 
+def test_nobody_tells_the_time_on_the_command_line() -> None:
+    Path("all.sql").write_text(FIRST)
+    code, _, error = stream("all.sql", *GENERATED, "--disorder", "PUNCTUATION")
+    assert (code, error.splitlines()[0]) == (
+        2,
+        "[bind] nobody tells outpace stream that no earlier event comes",
+    )
+
+
 PYTHON_JOIN = """
 import outpace as op
 joined = op.Join(on="id", within=5, time="ts", how="left")
@@ -470,6 +479,7 @@ def test_a_join_in_python_that_cannot_run_is_refused(arguments: list[str], said:
     [
         (JOIN.replace("p.order_id", "p.odrer_id"), SIDES, "join.sql, line 1, column "),
         (f"{JOIN} DISORDER SLACK 5 LATE SIDE", SIDES, "late rows of a join have no place"),
+        (f"{JOIN} DISORDER PUNCTUATION", SIDES, "nobody tells outpace stream"),
         (f"{JOIN} DISORDER SPECULATIVE", SIDES, "op.Speculative does not go with a join"),
         (JOIN, [*SIDES, "--slack", "5"], "or into the join"),
         (JOIN, [*SIDES, "--late-to", "late"], "a statement has no side outputs"),
@@ -492,7 +502,6 @@ def test_joins_that_cannot_run_are_refused(text: str, arguments: list[str], said
         JOIN.replace("*", "o.item, p.paid"),
         f"{JOIN} WHERE id > 1",
         JOIN.replace("orders AS", "(SELECT * FROM orders WHERE id > 1) AS"),
-        f"{JOIN} DISORDER PUNCTUATION",
     ],
 )
 def test_other_statements_with_joins_run_on_spark(text: str) -> None:

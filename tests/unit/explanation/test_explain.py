@@ -12,7 +12,7 @@ from support.strategies import patterns
 from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.explanation.explain import explain
 from outpace.pattern import ast, query
-from outpace.pattern.disorder import KSlack
+from outpace.pattern.disorder import KSlack, MPKSlack
 from outpace.pattern.query import Query
 from outpace.pattern.windows import BetweenWindows, CountWindows, WindowPredicate
 from outpace.plan.plan import plan_query
@@ -351,3 +351,14 @@ def test_windows_of_a_python_predicate_are_shown_as_python():
     text = explain(found, pa.schema({"ts": pa.int64(), "v": pa.int64()})).text
     assert ".over(op.windows.between(predicate=" in text
     assert "splitter: over(op.windows.between(predicate=" in text
+
+
+def test_how_a_stream_orders_its_events_is_told() -> None:
+    disorder = MPKSlack(at_most=5, late="side")
+    asked = Query("q").order_by("ts").pattern("A").disorder(disorder)
+    told = (
+        "  order in a stream: an event waits until one is seen that is later by the largest delay"
+        " so far (at_most 5); late events: side\n"
+    )
+    assert told in explain(asked).text
+    assert told in explain(asked, pa.schema({"ts": pa.int64()})).text

@@ -158,16 +158,28 @@ class BoundDisorder:
         return f"{type(value).__name__}({', '.join(texts)})"
 
     def __str__(self) -> str:
-        own = [one for one in settings_of(type(self.value)) if one not in settings_of(Disorder)]
-        texts = {one.name: setting_text(getattr(self.value, one.name)) for one in own}
-        said = {name for _, name, *_ in Formatter().parse(self.value.described)}
-        others = [
-            f"{one.name} {texts[one.name]}"
-            for one in own
-            if one.name not in said and getattr(self.value, one.name) != one.default
-        ]
-        sentence = self.value.described.format(**texts)
-        return f"{sentence} ({', '.join(others)})" if others else sentence
+        return disorder_text(self.value)
+
+
+def disorder_text(value: Disorder) -> str:
+    """Return how long events wait, as `explain` says it.
+
+    Examples
+    --------
+    >>> from outpace.pattern.disorder import Quantile
+    >>> disorder_text(Quantile(0.99, at_most=5))
+    'an event waits until one is seen that is later by what 0.99 of delays are below (at_most 5)'
+    """
+    own = [one for one in settings_of(type(value)) if one not in settings_of(Disorder)]
+    texts = {one.name: setting_text(getattr(value, one.name)) for one in own}
+    said = {name for _, name, *_ in Formatter().parse(value.described)}
+    others = [
+        f"{one.name} {texts[one.name]}"
+        for one in own
+        if one.name not in said and getattr(value, one.name) != one.default
+    ]
+    sentence = value.described.format(**texts)
+    return f"{sentence} ({', '.join(others)})" if others else sentence
 
 
 def bind_disorder(query: Query, schema: pa.Schema) -> BoundDisorder:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
-from outpace.errors import BindError
+from outpace.errors import BindError, did_you_mean
 from outpace.pattern.checkpoints import Adaptive, Every, EverySpeculative, LeastWork
 from outpace.pattern.disorder import (
     LDOP,
@@ -36,7 +36,7 @@ from outpace.pattern.duration import print_duration
 from outpace.pattern.expression import Literal
 from outpace.pattern.notation.lexer import SourceText, TokenCursor, TokenKind
 from outpace.pattern.notation.literal import read_number
-from outpace.pattern.notation.parse_windows import read_span
+from outpace.pattern.notation.parse_windows import read_count, read_span
 from outpace.pattern.notation.print_expression import print_expression
 from outpace.pattern.notation.print_name import print_name, print_object
 from outpace.pattern.query import Query
@@ -98,7 +98,8 @@ def _read_kind(cursor: TokenCursor, kinds: Mapping[str, type[Any]], where: str) 
     start = cursor.token
     if cursor.token.key not in kinds:
         *first, last = kinds
-        raise cursor.unexpected(f"{', '.join(first)} or {last} {where}")
+        hint = did_you_mean(cursor.token.value, kinds)
+        raise cursor.unexpected(f"{', '.join(first)} or {last} {where}", hint=hint)
     kind = kinds[cursor.advance().key]
     required = [one for one in settings_of(kind) if one.required]
     named = {one.name.upper(): one for one in settings_of(kind) if not one.required}
@@ -125,8 +126,23 @@ def parse_disorder(text: str, where: str) -> Disorder:
     """
     cursor = TokenCursor(SourceText(text, where))
     disorder = read_disorder(cursor)
-    cursor.expect_end()
+    if cursor.token.kind is not TokenKind.END:
+        message = f"{cursor.found()} does not belong here"
+        raise cursor.error(message, hint=settings_hint(disorder))
     return disorder
+
+
+def settings_hint(disorder: Disorder) -> str:
+    """Say which words may follow that of a kind.
+
+    Examples
+    --------
+    >>> settings_hint(KSlack(5))
+    'DISORDER SLACK takes LATE, INVALID, AHEAD, ARRIVAL, HORIZON and PATIENCE, each once'
+    """
+    word = next(word for word, kind in KINDS.items() if kind is type(disorder))
+    *first, last = (one.name.upper() for one in settings_of(type(disorder)) if not one.required)
+    return f"DISORDER {word} takes {', '.join(first)} and {last}, each once"
 
 
 def disorder_syntax(word: str, family: str = "disorder") -> str:
@@ -227,7 +243,9 @@ def _value(cursor: TokenCursor, setting: Setting) -> Any:
             return _number(cursor, setting), _number(cursor, setting)
         case Inner(family=family):
             if not cursor.accept("("):
-                return read_span(cursor)
+                if family == "disorder":
+                    return read_span(cursor)
+                return read_count(cursor, "a number of events, or a model in parentheses")
             inner = _read_kind(cursor, FAMILIES[family], f"for {setting.name.upper()}")
             cursor.expect(")")
             return inner

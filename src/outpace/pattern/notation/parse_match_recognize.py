@@ -13,7 +13,7 @@ from dataclasses import replace
 from outpace.errors import BindError
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
-from outpace.pattern.notation.disorder import read_disorder
+from outpace.pattern.notation.disorder import read_disorder, settings_hint
 from outpace.pattern.notation.lexer import SourceText, Token, TokenCursor, TokenKind
 from outpace.pattern.notation.parse_expression import read_expression
 from outpace.pattern.notation.parse_pattern import read_pattern
@@ -150,11 +150,14 @@ class _Reader:
         for words, reader in clauses.items():
             if self.cursor.at(*words.split()):
                 return words, reader
-        raise self.cursor.unexpected("a clause of MATCH_RECOGNIZE", hint=self._comma_hint())
+        raise self.cursor.unexpected("a clause of MATCH_RECOGNIZE", hint=self._hint())
 
-    def _comma_hint(self) -> str | None:
+    def _hint(self) -> str | None:
+        """Say what may follow the last clause."""
         lists = ("MEASURES", "DEFINE", "SUBSET", "PARTITION BY", "ORDER BY")
         last = next(reversed(self.seen), None)
+        if last == "DISORDER" and self.query.order_of_arrival is not None:
+            return settings_hint(self.query.order_of_arrival)
         return f"{last} takes a list with commas" if last in lists else None
 
     def _once(self, words: str) -> None:

@@ -347,6 +347,26 @@ def test_every_word_of_the_clause_is_in_the_reference() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("KSLACK 5", "did you mean 'SLACK'?"),
+        ("SLACK 5 LATTE PASS", "DISORDER SLACK takes LATE, INVALID, AHEAD"),
+        ("MP LATE PASS ERROR 0.1", "DISORDER MP takes "),
+        ("SLACK 5 LATE CORRECT", "in SQL LATE CORRECT HORIZON '10 s'"),
+        ("SPECULATIVE SLACK 5 CHECKPOINTS '5 s'", "a number of events, or a model"),
+    ],
+)
+def test_a_clause_that_cannot_be_read_says_what_could_be(text: str, hint: str) -> None:
+    for read in (
+        lambda: parse_disorder(text, "--disorder"),
+        lambda: op.Query.from_sql(f"MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DISORDER {text})"),
+    ):
+        with pytest.raises(op.PatternSyntaxError) as caught:
+            read()
+        assert hint in str(caught.value)
+
+
 def test_a_stream_and_a_run_tell_how_its_order_goes(patient: op.Query, tmp_path: Path) -> None:
     stream = op.open(patient, sources=["a", "b"], record=tmp_path / "run")
     push(stream, [3, 1, 5], "a")
