@@ -203,6 +203,8 @@ class Back(Stateful):
 
     def _receive(self, instance: int, answer: Answer) -> None:
         """Take the answer to the first delivery that has none, or keep it for its turn."""
+        if answer.checkpoint_bytes:
+            self.changes = self.changes.plus(checkpoint_bytes=answer.checkpoint_bytes)
         due = self._due[instance]
         waiting = (n for n, one in enumerate(due) if one.mark is None and one.answer is None)
         if (place := next(waiting, None)) is None:
@@ -227,6 +229,7 @@ class Back(Stateful):
             assert mark.mark is not None
             self._history.give(self._merger.pop())
             self._history.mark(mark.mark, self._twin(mark.arrived))
+            self.changes = self.changes.plus(checkpoint_bytes=self._merger.copied_bytes)
 
     def _check_turn(self, instance: int, answer: Answer, first: int) -> None:
         if answer.events and answer.frontier <= first:

@@ -27,8 +27,12 @@ class ChangeCounters:
         any more, when they came or later; that were taken back.
     rollbacks, replayed
         How often the operator went back, and how many events it took once more.
-    checkpoints
-        How often it noted how it stood, to go back there.
+    checkpoints, checkpoint_bytes
+        How often it noted how it stood, to go back there, and how many bytes its parts copied for
+        that; what they keep is shared.
+    deliveries, redeliveries
+        How many pieces of events, windows and time went to instances, and how many of these in
+        steps that went back.
     tentative_wait, confirmed_wait
         How far time had come behind what decided tentative matches when they came, and confirmed
         ones when that was said, in units of time, added up.
@@ -40,6 +44,9 @@ class ChangeCounters:
     rollbacks: int = 0
     replayed: int = 0
     checkpoints: int = 0
+    checkpoint_bytes: int = 0
+    deliveries: int = 0
+    redeliveries: int = 0
     tentative_wait: int = 0
     confirmed_wait: int = 0
 
@@ -63,6 +70,17 @@ class ChangeCounters:
             tentative_wait=self.tentative_wait + int(waits[early].sum()),
             confirmed_wait=self.confirmed_wait + int(waits[sure].sum()),
         )
+
+    def plus(self, **more: int) -> ChangeCounters:
+        """Return the counters with more of some, by their names.
+
+        Examples
+        --------
+        >>> ChangeCounters(rollbacks=1).plus(rollbacks=2, replayed=5)
+        ChangeCounters(tentative=0, confirmed=0, retracted=0, rollbacks=3, replayed=5, ...)
+        """
+        known = vars(self)
+        return replace(self, **{name: known[name] + count for name, count in more.items()})
 
     def since(self, before: ChangeCounters) -> dict[str, int]:
         """Return by how much the counters grew, by their names."""

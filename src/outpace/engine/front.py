@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.emission import ChangeCounters
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events, no_events
 from outpace.engine.intake import Intake
 from outpace.engine.message import (
@@ -137,9 +138,8 @@ class Front(Stateful):
             model = dict(spec.disorder.settings).get("checkpoints")
             self._retained = RetainedEvents(spec.events, spec.disorder.time, model)
         self._standings = Standings(len(self._loads))
-        #: How often late events made it go back, how many events went on once more, and how many
-        #: marks there were to go back to.
-        self.rollbacks = self.replayed = self.checkpoints = 0
+        #: What it did so that late events correct what came out: back and instances count theirs.
+        self.changes = ChangeCounters()
         self._nothing = spec.events.empty_table()
         self._no_events = no_events(spec.events)
         self._ended = False
@@ -236,7 +236,9 @@ class Front(Stateful):
         ended = isinstance(message, SourceEnded) and message.source is None
         said: list[Move] = [*self.intake.aside(released)]
         correcting = released.correcting
-        if correcting is not None and correcting.num_rows:
+        goes_back = correcting is not None and correcting.num_rows > 0
+        if goes_back:
+            assert correcting is not None
             if self._retained is not None and not self._retained.begun:
                 said.append(self._mark(self._retained))
             back, rows = self._go_back(correcting, released.rows)
@@ -253,6 +255,9 @@ class Front(Stateful):
             said += self._blocks(released, ended=False)
             released = replace(released, rows=self._nothing)
         said += self._blocks(released, ended=ended)
+        if self._retained is not None:
+            sent = sum(isinstance(one, Deliver) for one in said)
+            self.changes = self.changes.plus(deliveries=sent, redeliveries=sent * goes_back)
         self._lost = self._lost and self._schedule is None
         return said
 
@@ -262,7 +267,7 @@ class Front(Stateful):
         names = self._spec.events.names
         late = late.select(names)
         rows = self._retained.go_back(late)
-        self.rollbacks, self.replayed = self.rollbacks + 1, self.replayed + rows.num_rows
+        self.changes = self.changes.plus(rollbacks=1, replayed=rows.num_rows)
         self._rewind(*self._retained.last)
         number = self._retained.newest
         self._standings.go_back(number)
@@ -287,8 +292,9 @@ class Front(Stateful):
 
     @property
     def work(self) -> tuple[float, float]:
-        """Seconds that an event takes, and a checkpoint, as far as it is measured."""
-        return (0.0, 0.0) if self._retained is None else self._retained.work.costs
+        """Seconds that an event takes, and a checkpoint; 0 where nobody has measured it."""
+        work = None if self._retained is None else self._retained.work
+        return work.costs if work is not None and work.is_known else (0.0, 0.0)
 
     @property
     def ended(self) -> bool:
@@ -349,7 +355,9 @@ class Front(Stateful):
         twin._retained = None
         twin._rewind(self, [])
         number = retained.mark(twin)
-        self.checkpoints += 1
+        parts = (twin._numbers, twin._splitter, twin._schedule)
+        copied = sum(one.copied_bytes for one in parts if one is not None)
+        self.changes = self.changes.plus(checkpoints=1, checkpoint_bytes=copied)
         self._standings.set_mark(number)
         return MarkSet(number)
 

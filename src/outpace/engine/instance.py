@@ -87,15 +87,15 @@ class Instance(Stateful):
 
     def step(self, delivery: Deliver) -> Answer:
         """Take events and windows, and return what became final."""
-        if delivery.standing is not None:
-            self._stand(delivery.standing)
-        answer = self._take(delivery)
         if delivery.standing is None:
-            return answer
-        return replace(answer, matches=self._found(answer.matches, delivery))
+            return self._take(delivery)
+        copied = self._stand(delivery.standing)
+        answer = self._take(delivery)
+        found = self._found(answer.matches, delivery)
+        return replace(answer, matches=found, checkpoint_bytes=copied)
 
-    def _stand(self, standing: Standing) -> None:
-        """Go back to a mark, and set one, as a delivery says.
+    def _stand(self, standing: Standing) -> int:
+        """Go back to a mark, and set one, as a delivery says; return how many bytes that copies.
 
         Between two marks without a delivery nothing changed, so one of them stands for both.
         """
@@ -109,6 +109,7 @@ class Instance(Stateful):
             self._marks[standing.mark] = self._matcher.snapshot()
         for number in [number for number in self._marks if number < standing.oldest]:
             del self._marks[number]  # Nobody goes back there.
+        return 0 if standing.mark is None else self._matcher.copied_bytes
 
     def _found(self, matches: WindowMatches, delivery: Deliver) -> WindowMatches:
         """Return matches with the time before which all that they depend on lies.

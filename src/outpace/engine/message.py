@@ -216,6 +216,8 @@ class Answer:
         How many events it was delivered.
     idle, event_counts
         Partitions that it has forgotten, and how many events it has had of each.
+    checkpoint_bytes
+        How many bytes it copied to note how it stood before the delivery.
     """
 
     matches: WindowMatches
@@ -227,6 +229,7 @@ class Answer:
     events: int = 0
     idle: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     event_counts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    checkpoint_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -137,12 +136,7 @@ class WholeOperator(Stateful):
 
 def changes_of(front: Front, back: Back) -> ChangeCounters:
     """Return what became of matches that may be taken back, as the parts counted it."""
-    return replace(
-        back.changes,
-        rollbacks=front.rollbacks,
-        replayed=front.replayed,
-        checkpoints=front.checkpoints,
-    )
+    return back.changes.plus(**vars(front.changes))
 
 
 def matches_of(instructions: Sequence[Instruction]) -> pa.Table:

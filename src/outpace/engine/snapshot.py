@@ -21,6 +21,8 @@ Value = TypeVar("Value")
 #: Changes are kept apart from what snapshots share up to this part of it, or so many.
 _CHANGED_PART: Final = 8
 _CHANGED_MIN: Final = 1024
+#: What an entry of a list takes, in bytes.
+_REFERENCE: Final = 8
 
 
 class Stateful:
@@ -53,6 +55,11 @@ class Stateful:
         for name in self.CHANGED:
             setattr(twin, name, _copied(getattr(self, name)))
         return twin
+
+    @property
+    def copied_bytes(self) -> int:
+        """How many bytes a snapshot copies: what steps change in place, of entries a reference."""
+        return sum(_bytes_of(getattr(self, name)) for name in self.CHANGED)
 
     def become(self, other: Self) -> None:
         """Stand where another part of the kind does, which is then of no more use."""
@@ -149,6 +156,21 @@ def _copied(value: Any) -> Any:
         return value.copy()
     assert value is None, f"nobody knows how to copy {type(value).__name__}"
     return value
+
+
+def _bytes_of(value: Any) -> int:
+    """Return how many bytes `_copied` copies; containers hold values of one kind."""
+    if value is None:
+        return 0
+    if isinstance(value, Stateful):
+        return value.copied_bytes
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes)
+    own = _REFERENCE * len(value)
+    each = value.values() if isinstance(value, dict) else value
+    if isinstance(value, set) or not _is_changed(next(iter(each), None)):
+        return own
+    return own + sum(map(_bytes_of, each))
 
 
 def _is_changed(value: object) -> bool:

@@ -15,7 +15,7 @@ stage, too.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
@@ -157,9 +157,11 @@ class WholeStage:
         told = emitted_together(self.part.spec.query, [emit.matches for emit in emits])
         emits = [replace(emit, matches=one) for emit, one in zip(emits, told, strict=True)]
         instance = self.part.instance
+        changes = self.part.changes.since(known)
         self.counters = replace(
             arriving.counters(stimuli, aside, late, before),
-            **self.part.changes.since(known),
+            **changes,
+            checkpoint_us=_checkpoint_us(self.part.front, changes),
             early=round(1e6 * (1 - self.part.alpha)),
             matches=sum(emit.matches.table.num_rows for emit in emits),
             timed_out=sum(emit.timed_out.num_rows for emit in emits),
@@ -202,7 +204,8 @@ class GroupStage:
         late = sum(step.count(Aside.LATE) for step in steps)
         changed: Counter[str] = Counter()
         for one, was in zip(operators, known, strict=True):
-            changed.update(one.changes.since(was))
+            changes = one.changes.since(was)
+            changed.update(changes, checkpoint_us=_checkpoint_us(one.front, changes))
         instances = [one.instance for one in operators]
         self.counters = replace(
             arriving.counters(stimuli, {}, late, before),
@@ -246,15 +249,13 @@ class FrontStage:
     def step(self, cells: Sequence[Cell], now: int = NO_TIME) -> list[Cell]:
         """Take the events of a batch, in any order."""
         arriving, before = self._arriving, self.part.arrived
-        again = self.part.rollbacks, self.part.replayed, self.part.checkpoints
+        known = self.part.changes
         late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
         messages = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(messages)
         self.counters = replace(
             arriving.counters(stimuli, aside, late, before),
-            rollbacks=self.part.rollbacks - again[0],
-            replayed=self.part.replayed - again[1],
-            checkpoints=self.part.checkpoints - again[2],
+            **self.part.changes.since(known),
             early=round(1e6 * (1 - self.part.intake.order.alpha)),
         )
         # How far time has come counts after the last delivery of a batch alone.
@@ -430,6 +431,11 @@ def _emitted(emit: Emit) -> list[Cell]:
         for kind, table in given
         if table.num_rows
     ]
+
+
+def _checkpoint_us(front: Front, changes: Mapping[str, int]) -> int:
+    """Return what the checkpoints of a step took, in microseconds, as far as it is measured."""
+    return round(1e6 * front.work[1] * changes["checkpoints"])
 
 
 def _header(spec: StageSpec) -> dict[str, object]:

@@ -119,7 +119,7 @@ class _Layout:
 _RECALLS: Final = 2
 
 _DELIVERY: Final = _Layout(numbers=5, parts=6)
-_ANSWER: Final = _Layout(numbers=6, parts=6)
+_ANSWER: Final = _Layout(numbers=7, parts=6)
 _STIMULUS: Final = _Layout(numbers=2, parts=3)
 #: What a front says is a line of so many numbers: what it is, and what it tells.
 _MOVE_NUMBERS: Final = 8
@@ -292,7 +292,7 @@ def write_answer(answer: Answer) -> bytes:
         numbers = _write_columns(len(matches), columns)
     if answer.timed_out.column_names:
         timed_out = write_table(answer.timed_out)
-    known = answer.watermark, answer.open_windows, answer.events
+    known = answer.watermark, answer.open_windows, answer.events, answer.checkpoint_bytes
     idle = [line.astype("<i8").tobytes() for line in (answer.idle, answer.event_counts)]
     return _ANSWER.join(
         (answer.frontier, answer.horizon, *known, matches.diff),
@@ -303,7 +303,7 @@ def write_answer(answer: Answer) -> bytes:
 def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
     """Read what `write_answer` wrote; `output` has the columns of the result."""
     known, (table, timed_out, words, *idle, numbers) = _ANSWER.part(data)
-    frontier, horizon, watermark, open_windows, events, diff = known
+    frontier, horizon, watermark, open_windows, events, copied, diff = known
     matches = WindowMatches.none(output)
     if len(numbers):
         count, columns = _read_columns(numbers)
@@ -316,6 +316,7 @@ def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
         rows = read_table(table)
         matches = WindowMatches(rows, offsets, event, phase, window, partition, lambda: ids)
         matches = matches.found_by(found[0]) if found else matches
+    forgotten, seen = (np.frombuffer(line, "<i8").astype(np.int64) for line in idle)
     return Answer(
         replace(matches, diff=diff),
         read_table(timed_out) if len(timed_out) else pa.table({}),
@@ -324,7 +325,9 @@ def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
         watermark,
         open_windows,
         events,
-        *(np.frombuffer(line, "<i8").astype(np.int64) for line in idle),
+        forgotten,
+        seen,
+        copied,
     )
 
 

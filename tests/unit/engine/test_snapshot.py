@@ -128,3 +128,11 @@ def test_layers_are_dictionaries_of_their_own(
             assert [len(one) for one in layers] == [len(one) for one in expected]
             found = [one.find(range(12), -1) for one in layers]
             assert found == [[one.get(key, -1) for key in range(12)] for one in expected]
+
+
+def test_what_a_snapshot_copies_is_known_without_one() -> None:
+    one = Layers({number: number for number in range(10_000)})
+    assert one.copied_bytes == 0, "nothing has changed since"
+    one.snapshot()
+    one.update([(1, 7), (20_000, 9)])
+    assert one.copied_bytes == 2 * 8

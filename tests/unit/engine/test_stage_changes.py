@@ -14,7 +14,8 @@ from support.properties import examples
 
 import outpace as op
 from outpace.engine.codec.cell import CellKind
-from outpace.engine.stage import StagePart
+from outpace.engine.message import HostLoad
+from outpace.engine.stage import StagePart, run_step
 from outpace.pattern.disorder import Disorder
 from outpace.plan.stream import plan_stream
 from outpace.testing.stream_chain import Chain
@@ -95,7 +96,7 @@ def test_the_stages_count_what_they_take_back() -> None:
     query = op.Query("q").order_by("ts").pattern("A B").define(B="v > A.v").measures(at="B.ts")
     query = query.over(op.windows.time(10, slide=5)).instances(2)
     plan = plan_stream(query.disorder(op.Speculative(50, alpha=0)), SCHEMA, 2)
-    chain, counted = Chain(plan.stages), []
+    chain, counted, moved = Chain(plan.stages), [], []
     # What comes at 2 is part of the match in the place of what came at 3.
     for events in (((1, 1), (3, 2), (12, 1), (20, 1)), ((2, 9), (30, 1)), ((900, 1),)):
         rows = [{"ts": ts, "seq": ts, "key": "u", "v": v} for ts, v in events]
@@ -103,7 +104,25 @@ def test_the_stages_count_what_they_take_back() -> None:
         (front,), _, (back,) = given.counters
         changes = back.tentative, back.retracted, back.confirmed
         counted.append((front.rollbacks, front.replayed, *changes))
+        moved.append((front.checkpoints > 0, front.redeliveries > 0))
+        copied = front.checkpoint_bytes, back.checkpoint_bytes
+        assert all(copied) if front.checkpoints else not any(copied)
+    assert moved == [(True, False), (False, True), (False, False)]
     assert counted == [(0, 0, 1, 0, 0), (1, 3, 1, 1, 0), (0, 0, 0, 0, 1)]
+
+
+def test_a_stage_tells_what_its_checkpoints_took() -> None:
+    query = op.Query("q").order_by("ts").pattern("A B").define(B="v > A.v").measures(at="B.ts")
+    query = query.disorder(op.Speculative(50, alpha=0, checkpoints=1))
+    plan = plan_stream(query, SCHEMA, 2)
+    stage, taken = plan.stages[0].make(), []
+    for first, load in ((0, None), (10, HostLoad(busy=0.5, worked=0.02))):
+        rows = [{"ts": ts, "seq": ts, "key": "u", "v": 1} for ts in range(first, first + 10)]
+        cells = plan.packing.pack(pa.Table.from_pylist(rows, SCHEMA))
+        run_step(stage, cells, 0, 1, load=load)
+        taken.append((stage.counters.checkpoints, stage.counters.checkpoint_us > 0))
+    # The last event waits for the next.
+    assert taken == [(9, False), (10, True)]
 
 
 @pytest.mark.parametrize("windows", [None, op.windows.time(10, slide=5)])

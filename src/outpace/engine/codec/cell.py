@@ -66,8 +66,10 @@ class Counters:
         several instances the greatest counts.
     early
         How much of that events do not wait, 1 - alpha, in millionths.
-    tentative, confirmed, retracted, rollbacks, replayed, checkpoints
+    tentative, confirmed, retracted, rollbacks, replayed
         What became of matches that may be taken back, in this step, see `ChangeCounters`.
+    checkpoints, checkpoint_bytes, deliveries, redeliveries
+        What was done in this step so that they may be, see there.
     tentative_wait, confirmed_wait
         How long matches took to come and to be confirmed, see there.
     silent
@@ -85,6 +87,8 @@ class Counters:
         The size of the state after the step.
     restore_us, step_us, save_us
         The time that reading the state, the step itself and writing the state took.
+    checkpoint_us
+        The time of the step that its checkpoints took, as far as it is measured.
     """
 
     events: int = 0
@@ -101,6 +105,9 @@ class Counters:
     rollbacks: int = 0
     replayed: int = 0
     checkpoints: int = 0
+    checkpoint_bytes: int = 0
+    deliveries: int = 0
+    redeliveries: int = 0
     tentative_wait: int = 0
     confirmed_wait: int = 0
     silent: int = 0
@@ -116,6 +123,7 @@ class Counters:
     restore_us: int = 0
     step_us: int = 0
     save_us: int = 0
+    checkpoint_us: int = 0
 
 
 #: Those of which the greatest counts.

@@ -83,9 +83,14 @@ class WorkEstimate(Stateful):
             self._pt = _KEPT * self._pt + pieces * seconds
 
     @property
+    def is_known(self) -> bool:
+        """Whether anything was measured."""
+        return self._ee > 0
+
+    @property
     def costs(self) -> tuple[float, float]:
         """Seconds that an event takes, and a checkpoint with the piece that it ends."""
-        if not self._ee:
+        if not self.is_known:
             return EVENT_S, CHECKPOINT_S
         pp, pt = 2 * self._pp, self._pt + self._pp * CHECKPOINT_S
         event = (pp * self._et - self._ep * pt) / (self._ee * pp - self._ep * self._ep)

@@ -114,6 +114,8 @@ class OperatorMetrics:
         Of matches that may be taken back: see `SpeculationCounters`.
     retained, retained_bytes, skipped_share, savepoint_age_s, replays, recover_s, doubles
         Where the run is recovered by a replay: see `RecoveryCounters`.
+    checkpoints, checkpoint_bytes, checkpoint_seconds, deliveries, redeliveries
+        What is done so that they may be: see there.
     """
 
     events: int = 0
@@ -140,6 +142,11 @@ class OperatorMetrics:
     replays: int = 0
     recover_s: float = 0.0
     doubles: int = 0
+    checkpoints: int = 0
+    checkpoint_bytes: int = 0
+    checkpoint_seconds: float = 0.0
+    deliveries: int = 0
+    redeliveries: int = 0
 
     @property
     def duplication(self) -> float:

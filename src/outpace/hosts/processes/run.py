@@ -635,6 +635,12 @@ class Run:
             total.tentative, total.confirmed = changes.tentative, changes.confirmed
             total.retracted = changes.retracted
             total.rollbacks, total.replayed = changes.rollbacks, changes.replayed
+            total.checkpoints, total.checkpoint_bytes = (
+                changes.checkpoints,
+                changes.checkpoint_bytes,
+            )
+            total.checkpoint_seconds = operator.front.work[1]
+            total.deliveries, total.redeliveries = changes.deliveries, changes.redeliveries
         self.metrics.sample(seconds)
 
 

@@ -310,6 +310,8 @@ def _take_stages(
         for counter, (matches, metric) in names.STAGE_MATCH_WAITS.items():
             if count := counters.get(matches, 0):
                 query.set(metric, counters.get(counter, 0) / count, **labels)
+        checkpoints = counters.get("checkpoint_us", 0) / 1e6
+        query.add(names.STAGE_CHECKPOINT_SECONDS, checkpoints, **labels)
         query.set(names.STAGE_EARLY, counters.get("early", 0) / 1e6, **labels)
         if tentative := query.get(names.STAGE_TOTALS["tentative"], **labels):
             gone = query.get(names.STAGE_TOTALS["retracted"], **labels)

@@ -71,6 +71,11 @@ STAGE_TOTALS: Final = {
     "checkpoints": _stage_counter(
         "checkpoints", "How often it noted how it stood, to go back there."
     ),
+    "checkpoint_bytes": _stage_counter("checkpoint_bytes", "Bytes that it copied for that."),
+    "deliveries": _stage_counter(
+        "deliveries", "Pieces that went to instances, where late events correct what came out."
+    ),
+    "redeliveries": _stage_counter("redeliveries", "How many of these in steps that went back."),
 }
 
 #: For the counters of a stage that say what is held after a step.
@@ -132,6 +137,9 @@ STAGE_MATCH_WAITS: Final = {
         ),
     ),
 }
+STAGE_CHECKPOINT_SECONDS: Final = _stage_counter(
+    "checkpoint_seconds", "Time of its steps that checkpoints took, as far as it is measured."
+)
 STAGE_EARLY: Final = _stage_gauge(
     "early", "How much of the slack events do not wait: 1 - alpha, 0 where none goes on early."
 )
@@ -241,6 +249,7 @@ METRICS: Final = (
     STAGE_MATCH_RATE,
     *STAGE_HELD.values(),
     *(metric for _, metric in STAGE_MATCH_WAITS.values()),
+    STAGE_CHECKPOINT_SECONDS,
     STAGE_EARLY,
     STAGE_RETRACTED,
     STAGE_WAIT,

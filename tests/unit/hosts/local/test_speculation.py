@@ -215,7 +215,8 @@ def shown(table: pa.Table) -> list[tuple[object, ...]]:
 
 
 def test_matches_come_early_go_and_are_confirmed() -> None:
-    stream, current = op.open(rises(alpha=0)), op.CurrentMatches()
+    # A fixed number of events between checkpoints: how many there are depends on no clock.
+    stream, current = op.open(rises(alpha=0, checkpoints=100)), op.CurrentMatches()
     found = stream.push(rows((1, 10), (3, 30), (4, 20)))
     current.apply(found)
     assert shown(found) == [(10, 30, 1, False)]
@@ -238,8 +239,31 @@ def test_matches_come_early_go_and_are_confirmed() -> None:
     assert (known.tentative, known.confirmed, known.retracted) == (4, 3, 1)
     assert known.share_retracted == 0.25
     assert (known.rollbacks, known.replayed, known.checkpoints) == (1, 2, 1)
-    assert 0 < known.event_seconds < known.checkpoint_seconds
+    assert (known.deliveries, known.redeliveries) == (6, 1)
+    assert 0 < known.checkpoint_bytes < 1000
     assert op.open(rises()).speculation.share_retracted == 0
+
+
+def test_what_a_checkpoint_takes_is_known_once_it_is_measured() -> None:
+    stream = op.open(rises(alpha=0, checkpoints=1))
+    stream.push(rows((1, 10), (3, 30), (4, 20)))
+    assert (stream.speculation.event_seconds, stream.speculation.checkpoint_seconds) == (0, 0)
+    stream.step(EventsArrived(rows((5, 10)), load=HostLoad(busy=0.5, worked=0.25)))
+    known = stream.speculation
+    assert 0 < known.event_seconds <= known.checkpoint_seconds < 0.25
+
+
+def test_a_checkpoint_copies_little_of_what_is_kept() -> None:
+    query = op.Query("q").order_by("ts").pattern("A -> B").define(A="v >= 0", B="v < 0")
+    query = query.measures(at="B.ts").within(1 << 30)
+    stream = op.open(query.disorder(op.Speculative(1 << 40, alpha=0, checkpoints=1000)))
+    stream.push(rows(*((time, 1) for time in range(20_000))))
+    before = stream.speculation
+    assert stream.rows_kept > 19_000
+    stream.push(rows(*((time, 1) for time in range(20_000, 21_000))))
+    known = stream.speculation
+    assert known.checkpoints == before.checkpoints + 1
+    assert known.checkpoint_bytes - before.checkpoint_bytes < len(stream.state()) / 100
 
 
 def test_a_table_is_certain() -> None:

@@ -553,6 +553,9 @@ def test_what_is_late_is_corrected_by_all_instances(
     counted = run.metrics.operator
     assert (counted.retracted, counted.confirmed) == (retracted, confirmed)
     assert counted.rollbacks or not retracted
+    assert counted.checkpoints <= counted.checkpoint_bytes / 8
+    assert counted.deliveries > counted.redeliveries
+    assert bool(counted.redeliveries) == bool(counted.rollbacks)
 
 
 def test_a_query_without_windows_has_one_for_each_partition() -> None:
@@ -919,7 +922,7 @@ def test_rows_are_sent_again_only_to_instances_that_never_had_them() -> None:
                 *operator.rest(),
             ]
             sizes.append(operator.bytes_written)
-            replayed.append(operator.front.replayed)
+            replayed.append(operator.front.changes.replayed)
         current = op.CurrentMatches()
         current.apply(pa.concat_tables(told))
         found.append(sorted(current.table["first"].to_pylist()))

@@ -73,7 +73,7 @@ def test_every_counter_of_a_stage_becomes_a_metric() -> None:
         *metrics_names.STAGE_TIMES,
         *metrics_names.STAGE_MATCH_WAITS,
     }
-    assert taken | {"early"} == set(COUNTERS)
+    assert taken | {"early", "checkpoint_us"} == set(COUNTERS)
 
 
 def test_every_metric_has_samples_and_no_sample_is_without_a_metric() -> None:
@@ -92,6 +92,7 @@ def test_every_metric_has_samples_and_no_sample_is_without_a_metric() -> None:
         confirmed_wait=40,
         retracted=1,
         early=750_000,
+        checkpoint_us=2_500_000,
     )
     told = {"outpace:dips:1": counted}
     account.progressed(progress(0, sources=[source], stateOperators=[store], observedMetrics=told))
@@ -101,6 +102,7 @@ def test_every_metric_has_samples_and_no_sample_is_without_a_metric() -> None:
         assert tuple(by_name[metric.name].labels) == ("query", "id", *metric.labels)
     # Each of two instances has half of a number, and of this one the greatest counts.
     assert by_name["outpace_stage_early"].value == 0.375
+    assert by_name["outpace_stage_checkpoint_seconds_total"].value == 2.5
     assert by_name["outpace_stage_tentative_latency"].value == 2.5
     assert by_name["outpace_stage_confirmed_latency"].value == 20
     assert by_name["outpace_stage_retracted_share"].value == 0.25
