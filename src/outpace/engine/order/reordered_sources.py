@@ -49,7 +49,8 @@ class ReorderedSources(Order):
     Where the disorder says how patient it is, nobody waits for a source that is silent longer
     (`outpace.engine.order.silence`): it is told how far the others have come, lets go of its own
     events before that, and those that it sends later are late by its own order. Where all are
-    silent, all that waits goes on. A source that waits for missing events of its own is not silent.
+    silent, all that waits for others goes on, up to the watermark of the source that is furthest. A
+    source that waits for missing events of its own is not silent.
 
     Each source has its own clock. Where that was compared with the clock of reference
     (`outpace.engine.order.drift`), its events go on with the time of reference, which is their own

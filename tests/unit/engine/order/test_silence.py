@@ -204,6 +204,11 @@ def test_events_that_a_silent_source_holds_go_on_in_their_order():
     assert times(released) == [8, 9, 9, 10, 20]
     # `b` had come to 5, `a` holds what lies within its slack.
     assert (released.watermark, order.unawaited, order.buffered) == (25, 5, 1)
+    # So it does where all are silent: only events of its own tell that its slack is over.
+    released = order.fire(9 * SECOND)
+    assert (order.silent, released.watermark, order.buffered) == ({"a", "b"}, 25, 1)
+    order.push(piece("a", 10, 40, first=3))
+    assert times(order.fire(12 * SECOND)) == [30]
 
 
 def test_what_arrives_together_counts_together():
