@@ -457,8 +457,8 @@ class Speculative(Disorder):
         How busy the operator is to be, as parts of the time.
     clock
         The source whose events alone move the clock, as the column `source` names it: K is how far
-        others are behind them, and what lies ahead of them waits. As long as none of its events has
-        come, all wait. By default events of all sources do.
+        others are behind the next of them, and what lies ahead of them waits. As long as none of
+        its events has come, all wait. By default events of all sources do.
     checkpoints
         Where checkpoints lie: a number of events between them, or a model of `op.checkpoints`. By
         default there are as many as make the least work: few where nothing is late, and many where

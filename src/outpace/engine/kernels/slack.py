@@ -123,9 +123,10 @@ def follow_times(
         if delay:
             pending = min(pending, time)
         elif raised:
-            if pending != _LAST:
+            # What lay ahead of a clock that one source moves may do so still.
+            if pending < time:
                 longest = max(longest, _later(pending, time))
-                pending = _LAST
+            pending = _LAST
             greatest = time
         if rule == GREATEST_DELAY:
             slack = longest

@@ -205,6 +205,11 @@ class Clock(Stateful):
         self._numbers[kernel.GREATEST] = max(self.greatest, time)
         self.tell(max(self.greatest - self.rule.at_least, int(NO_TIME)))
 
+    def await_passing(self, times: Integers) -> None:
+        """Let times ahead of the clock count as behind it, if they are when it goes on."""
+        pending = int(self._numbers[kernel.PENDING])
+        self._numbers[kernel.PENDING] = int(times.min(initial=pending))
+
     def tell(self, time: int) -> None:
         """Take a promise that no later event has a time before this."""
         self._numbers[kernel.WATERMARK] = max(self.watermark, int(time))

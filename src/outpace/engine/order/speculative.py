@@ -179,8 +179,9 @@ class SpeculativeOrder(Reorderer):
         """Let the clock see a piece, which only events of one source may move.
 
         How far behind it what others sent is shows when it goes on (`PENDING` of the kernel), as in
-        algorithm 1. What lies ahead is not late: it waits anyway until the clock has passed it, so
-        it need not count for K, as it does there.
+        algorithm 1: what came since it last did counts with its distance, if it lies behind then.
+        That may be more than it was late, and never is less. What came before the first event of
+        the clock says nothing, since nobody knows when the source began; there it counts.
         """
         if self._mover is None:
             return super()._follow(clock, rows, events)
@@ -193,6 +194,7 @@ class SpeculativeOrder(Reorderer):
             seen, values = np.minimum(times, now), self._values(rows)
             order = np.argsort(seen, kind="stable")
             clock.follow(seen[order], values[order] if len(values) else values, at_once=True)
+            clock.await_passing(times[times > now])
         elif now != NO_TIME:
             clock.reach(now)
         clock.tell(events.watermark)
@@ -241,4 +243,4 @@ def _due(certain: int, greatest: int, alpha: float) -> int:
     if certain == NO_TIME:
         # As long as nobody knows K, all is speculation.
         return greatest if alpha < 1 else int(NO_TIME)
-    return max(certain, greatest - math.ceil(alpha * (greatest - certain)))
+    return max(certain, greatest - math.floor(alpha * (greatest - certain)))
