@@ -23,7 +23,14 @@ from outpace.pattern.query import Query
 from outpace.pattern.windows import TimeWindows
 from outpace.studies import disorder_figures as figures
 from outpace.studies.disorder_runs import NAMES, pieces, run_order, shifted
-from outpace.studies.disorder_stream import ARRIVED, BALLS, KICKOFF, PICOSECONDS, football
+from outpace.studies.disorder_stream import (
+    ARRIVED,
+    BALLS,
+    KICKOFF,
+    PICOSECONDS,
+    disordered,
+    football,
+)
 from outpace.studies.report import Row
 
 #: Picoseconds in a millisecond.
@@ -114,13 +121,14 @@ def drifting(disorder: Disorder, sources: list[pa.Table], drift: int, step: int)
     table, off = figures.DRIFTS.name, drift * _MILLISECOND
     words, *said = figures.PAPER_DRIFTS[drift]
     streams = _drifted(sources, off)
-    tried: list[tuple[str, int | None, int]] = [
+    count = sum(disordered(stream["ts"].to_numpy()) for stream in sources)
+    tried: list[tuple[str, tuple[int | None, float | None], int]] = [
         ("nothing corrected", said[0], 0),
         ("clocks compared in ms", said[1], _MILLISECOND),
     ]
     if drift == _EXACTLY:
-        tried.append(("clocks compared in µs", None, PICOSECONDS))
-    for curve, paper, resolution in tried:
+        tried.append(("clocks compared in µs", (None, None), PICOSECONDS))
+    for curve, (left, accuracy), resolution in tried:
         asked = exchanges(off, drawn_ways(), resolution) if resolution else []
         run = run_order(
             disorder,
@@ -132,7 +140,10 @@ def drifting(disorder: Disorder, sources: list[pa.Table], drift: int, step: int)
             exchanges=asked,
             bound=_bound(asked),
         )
-        yield Row(table, f"{words}, {curve}", run.behind, "events", paper, curve, words)
+        setting = f"{words}, {curve}"
+        yield Row(table, setting, run.behind, "events", left, curve, words)
+        found = 100.0 * (1 - run.behind / count)
+        yield Row(table, f"{setting}: accuracy", found, "%", accuracy)
         if run.bound:
             bound = f"{run.bound / PICOSECONDS:.3g} µs"
             setting = f"{words}, {curve}: by more than the bound, {bound}"
@@ -151,19 +162,26 @@ def windows(disorder: Disorder, sources: list[pa.Table], length: int, short: int
     """
     one, three = figures.ONE_WINDOW, figures.THREE_WINDOWS
     right, wrong = _averages(disorder, sources, length)
-    alone, together = wrong["v_middle"] - right, wrong["v"] - right
-    for place in range(len(right)):
-        said: tuple[float | None, float | None] = (None, None)
-        if place < len(figures.PAPER_WINDOWS):
-            said = figures.PAPER_WINDOWS[place]
+    alone, together = right - wrong["v_middle"], right - wrong["v"]
+    for place, expected in enumerate(right.tolist()):
+        nothing: tuple[float | None, ...] = (None, None, None)
+        known = place < len(figures.PAPER_WINDOWS)
+        first, *others = figures.PAPER_WINDOWS[place] if known else nothing
         window = f"window {place + 1}"
-        for figure, off, paper in zip((one, three), (alone, together), said, strict=True):
-            off_by = float(off[place])
-            yield Row(figure.name, window, off_by, "µm/s", paper, figure.quantity, place + 1)
-    paper_sums = np.abs(np.array(figures.PAPER_WINDOWS)).sum(axis=0)
+        for figure, off, name, other in zip(
+            (one, three), (alone, together), ("v_middle", "v"), others, strict=True
+        ):
+            off_by = None if first is None or other is None else round(first - other, 2)
+            table, found = figure.name, float(off[place])
+            yield Row(table, window, found, "µm/s", off_by, figure.quantity, place + 1)
+            yield Row(table, f"{window}: average by right clocks", expected, "µm/s", first)
+            found = float(wrong[name][place])
+            yield Row(table, f"{window}: average by the corrected clock", found, "µm/s", other)
+    paper = np.array(figures.PAPER_WINDOWS)
+    paper_sums = np.abs(paper[:, :1] - paper[:, 1:]).sum(axis=0)
     yield _ratio("all windows, three to one", alone, together, paper_sums[1] / paper_sums[0])
     right, wrong = _averages(disorder, sources, short)
-    alone, together = wrong["v_middle"] - right, wrong["v"] - right
+    alone, together = right - wrong["v_middle"], right - wrong["v"]
     setting = f"{len(right)} windows of {short / 1000:g} ms, three to one"
     yield _ratio(setting, alone, together, None)
     each = np.stack([wrong[f"v_{name}"] for name in ("low", "middle", "high")])

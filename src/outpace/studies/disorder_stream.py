@@ -99,6 +99,12 @@ class Profile:
     most: float
     peaks: tuple[Peak, ...]
 
+    @property
+    def usual(self) -> float:
+        """No delay but those of peaks is longer than this, in milliseconds."""
+        # An event is behind the two that follow it at least, however short its delay.
+        return max(self.most, 0.5)
+
     def scaled(self, part: float) -> Profile:
         """Return the profile of a shorter stream."""
         events, disordered = int(self.events * part), int(self.disordered * part)

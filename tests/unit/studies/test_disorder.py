@@ -15,7 +15,16 @@ from outpace.engine.order.drift import SourceClock
 from outpace.errors import DataError
 from outpace.studies.disorder import QUICK, WHOLE, disorder_study, single_source
 from outpace.studies.disorder_clocks import drawn_ways, exchanges
-from outpace.studies.disorder_figures import ACCURACIES, FIGURES, LATENCIES, SEQUENCE, TICKS
+from outpace.studies.disorder_figures import (
+    ACCURACIES,
+    COVERAGE,
+    FIGURES,
+    GREATEST,
+    LATENCIES,
+    OTHERS,
+    SEQUENCE,
+    TICKS,
+)
 from outpace.studies.disorder_runs import run_order, shifted
 from outpace.studies.disorder_stream import (
     ARMS,
@@ -131,8 +140,23 @@ def test_sequence_orders_all_but_what_nobody_could_know_of():
     table = f"{profile.name}, {SEQUENCE}"
     assert found["Table 5.5", SEQUENCE] == sum(peak.events for peak in profile.peaks)
     assert found[ACCURACIES.name, table] > 99.8
-    assert 90 < found[ACCURACIES.name, f"{table} with the paper's settings"] < 99
+    assert found["Table 5.5", f"{SEQUENCE}: accuracy"] == found[ACCURACIES.name, table]
+    assert 90 < found[OTHERS.name, f"{table} with the paper's settings"] < 99
     assert found[LATENCIES.name, table] < 5
+    assert {row.setting for row in rows if row.figure == ACCURACIES.name} == {
+        f"{profile.name}, {kind}" for kind in (SEQUENCE, GREATEST, COVERAGE)
+    }
+
+
+def test_coverage_with_a_least_k_waits_less_than_the_greatest_delay_and_loses_peaks_alone():
+    profile = PROFILES[0].scaled(0.15)
+    found = {(row.figure, row.setting): row.value for row in single_source(profile, 5000)}
+    coverage, greatest = (f"{profile.name}, {kind}" for kind in (COVERAGE, GREATEST))
+    assert found[LATENCIES.name, coverage] < 0.95 * found[LATENCIES.name, greatest]
+    assert found["Table 5.5", COVERAGE] <= sum(peak.events for peak in profile.peaks)
+    without = f"{coverage} without a least K, error of "
+    assert found[OTHERS.name, f"{without}3 %"] < found["Table 5.5", f"{COVERAGE}: accuracy"]
+    assert found[OTHERS.name, f"{without}0.03 %: latency"] > found[LATENCIES.name, coverage]
 
 
 def test_the_quick_study_has_rows_for_every_table(tmp_path):
@@ -158,6 +182,13 @@ def test_the_quick_study_has_rows_for_every_table(tmp_path):
     for table in ("Table 5.11", "Table 5.12"):
         errors = [value[table, f"window {number}"] for number in range(1, 8)]
         assert all(abs(error) < 1e5 for error in errors), "ten times what a ball can do"
+        averages = "window 1: average by right clocks", "window 1: average by the corrected clock"
+        assert errors[0] == pytest.approx(value[table, averages[0]] - value[table, averages[1]])
+    accuracies = {
+        row["setting"]: row["value"] for row in rows if row["setting"].endswith("accuracy")
+    }
+    assert accuracies["5 ms, nothing corrected: accuracy"] < 0
+    assert min(accuracies[one] for one in accuracies if "compared in ms" in one) > 99
     goal = "1 s off, 50 ms"
     assert value["Table 5.13", "1 s off, 10 ms, with confidence: CONFIRMED"] == 1
     assert value["Table 5.13", goal] == value["Table 5.13", f"{goal}, with confidence: CONFIRMED"]
