@@ -22,6 +22,10 @@ never learnt: here a late event counts as if it had been waited for, up to the l
 the first gap is over nobody knows how long one takes, and the longest wait holds. What arrives at
 one moment, as the events of a micro-batch do, says nothing of the time between.
 
+Numbers of a type with less than 64 bits begin anew where it ends (RFC 1982): of the numbers that an
+event may mean, the one nearest to the number to come counts. So one that lies back by more than
+half of the range goes on, and one that is ahead by more is late.
+
 The state of the source lies in two arrays, whole numbers and fractions, at the places named here.
 Times are by the clock of the host, in microseconds.
 """
@@ -49,8 +53,9 @@ BETWEEN, BETWEEN_OFF, HOLDING, HOLDING_OFF = range(4)
 FRACTIONS: Final = 4
 
 #: How much of the old averages stays, of times between arrivals and of those held; how many
-#: deviations are added to them; the shortest and the longest time that an event may be held.
-ALPHA, BETA, DEVIATIONS, SHORTEST, LONGEST = range(5)
+#: deviations are added to them; the shortest and the longest time that an event may be held; how
+#: many numbers there are before they begin anew, or 0.
+ALPHA, BETA, DEVIATIONS, SHORTEST, LONGEST, RANGE = range(6)
 
 NEVER: Final = int(np.iinfo(np.int64).max)
 NOTHING: Final = int(np.iinfo(np.int64).min)
@@ -94,13 +99,14 @@ def order_sequences(
         behind them those that stay held, by number; how many of each are let in.
     """
     links = np.empty((2, len(numbers) + 1), np.int64)
+    own = numbers.copy()
     for source in range(len(bounds) - 1):
         low, high = bounds[source], bounds[source + 1]
         links[:, : high - low + 1] = -1
         entered[source] = _order_one(
             links[0, : high - low + 1],
             links[1, : high - low + 1],
-            numbers[low:high],
+            own[low:high],
             arrivals[low:high],
             due[low:high],
             held[source],
@@ -130,10 +136,12 @@ def _order_one(
     order: Any,
 ) -> int:
     """Take the events of one source; return how many are let in."""
-    count, entered = len(numbers), 0
+    count, entered, wrap = len(numbers), 0, int(settings[RANGE])
     # The last place of both arrays links the first and the last event that is held.
     for row in range(held):
         fates[row] = HELD
+        if wrap:
+            numbers[row] = whole[EXPECTED] + (numbers[row] - whole[EXPECTED]) % wrap
         _hold(row, numbers, after, before)
     for row in range(held, count):
         clock = arrivals[row]
@@ -143,6 +151,10 @@ def _order_one(
             )
         if whole[EXPECTED] == NOTHING:
             whole[EXPECTED] = numbers[row]
+        if wrap:
+            # The nearest of those that it may be, above or below.
+            off = (numbers[row] - whole[EXPECTED] + wrap // 2) % wrap - wrap // 2
+            numbers[row] = whole[EXPECTED] + off
         if numbers[row] > whole[EXPECTED]:
             if _hold(row, numbers, after, before):
                 fates[row] = HELD

@@ -55,6 +55,7 @@ class SequenceOrder(Order):
         self._disorder = disorder
         self._time, self._number = disorder.time, disorder["number"]
         self._arrival: str | None = disorder["arrival"]
+        width = schema.field(self._number).type.bit_width
         self._settings = np.array(
             [
                 disorder["alpha"],
@@ -62,6 +63,8 @@ class SequenceOrder(Order):
                 disorder["deviations"],
                 disorder["at_least"] or 0,
                 disorder["timeout"],
+                # Numbers of 64 bits do not come to their end.
+                1 << width if width < 64 else 0,
             ],
             np.float64,
         )
@@ -271,10 +274,13 @@ class SequenceOrder(Order):
         require(len(due) == held.num_rows, "events are missing")
         column = held.column(self._number)
         require(not column.null_count, "an event has no number")
-        require((np.diff(as_integers(column)) > 0).all(), "events are out of order")
         self._whole = np.array(
             [integer({"known": one}, "known") for one in numbers["known"]], np.int64
         )
+        ahead, wrap = as_integers(column), int(self._settings[kernel.RANGE])
+        if wrap:
+            ahead = (ahead - self._whole[kernel.EXPECTED]) % wrap
+        require((np.diff(ahead) > 0).all(), "events are out of order")
         self._fractions = np.where(means < 0, math.nan, means)
         self._held, self._waits = held, np.stack([arrived, due])
         self._now, self._told = integer(numbers, "now"), integer(numbers, "told")

@@ -13,6 +13,8 @@ from outpace.engine.kernels import sequence
 from outpace.testing.sequence import Mean, SequenceOracle
 
 SETTINGS = {"alpha": 0.6, "beta": 0.6, "deviations": 2.0, "shortest": 0, "longest": 50}
+#: Of a kernel alone: numbers have no end.
+ENDLESS = 0
 
 #: The number of an event, and how long after the one before it it arrives.
 Sent = tuple[int, int]
@@ -21,8 +23,9 @@ Sent = tuple[int, int]
 class Kernel:
     """The kernel, with what it holds between two calls."""
 
-    def __init__(self, settings: dict[str, float]) -> None:
-        self.settings = np.array([float(value) for value in settings.values()])
+    def __init__(self, settings: dict[str, float], numbers: int = ENDLESS) -> None:
+        self.settings = np.array([float(value) for value in (*settings.values(), numbers)])
+        self.numbers = numbers
         self.whole = np.full(sequence.WHOLE, sequence.NOTHING)
         self.whole[sequence.DUE] = sequence.NEVER
         self.fractions = np.full(sequence.FRACTIONS, math.nan)
@@ -56,7 +59,10 @@ class Kernel:
         assert (fates[order[:entered]] == sequence.ADMITTED).all()
         stay = int((fates == sequence.HELD).sum())
         self.held = columns[:, order[entered : entered + stay]]
-        assert (np.diff(self.held[0]) > 0).all()
+        held = self.held[0]
+        if self.numbers:
+            held = (held - self.whole[sequence.EXPECTED]) % self.numbers
+        assert (np.diff(held) > 0).all()
 
 
 def arrived(sent: list[Sent]) -> np.ndarray:
@@ -64,6 +70,26 @@ def arrived(sent: list[Sent]) -> np.ndarray:
     clock = np.cumsum([wait for _, wait in sent])
     rows = [(number, clock[row], row) for row, (number, _) in enumerate(sent)]
     return np.array(rows, np.int64).reshape(-1, 3)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-20, 20), st.integers(0, 20)), max_size=300),
+    st.integers(-300, 300),
+    st.integers(0, 300),
+)
+def test_numbers_that_begin_anew_go_on(sent: list[Sent], first: int, cut: int) -> None:
+    """With 256 numbers all is as without an end, if none is off by more than half of them."""
+    events = arrived([(first + row + off, wait) for row, (off, wait) in enumerate(sent)])
+    endless, bounded = Kernel(SETTINGS), Kernel(SETTINGS, numbers=256)
+    short = events.copy()
+    short[:, 0] = (events[:, 0] + 128) % 256 - 128
+    now = int(events[:, 1].max(initial=0))
+    for kernel, rows in ((endless, events), (bounded, short)):
+        kernel.arrive(rows[:cut], int(rows[:cut, 1].max(initial=0)))
+        kernel.arrive(rows[cut:], now)
+        kernel.arrive(rows[:0], now + 50)
+    assert bounded.order == endless.order
+    assert bounded.late == endless.late
 
 
 @given(
