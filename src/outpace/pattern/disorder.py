@@ -178,7 +178,7 @@ class InOrder(Disorder):
 
 @dataclass(frozen=True, slots=True)
 class KSlack(Disorder):
-    """An event waits until one is seen whose time is `slack` later: K-slack with a fixed K.
+    """An event waits until one is seen whose time is more than `slack` later: a fixed K.
 
     Parameters
     ----------
@@ -241,7 +241,10 @@ class MPKSlack(AdaptiveSlack):
     How late an event is shows when time goes on, so one that is late before a pause is late by the
     pause as well. `at_most` bounds that.
 
-    Mutschler and Philippsen 2013; Rajendran 2019, 2.3.2.
+    Mutschler and Philippsen 2013; Rajendran 2019, 2.3.2. There an event goes when its time is K
+    before the greatest one (2.1), and one that comes late goes at once, out of order. Here one
+    waits for a time that is more than K later, since others of its time may come, which are not
+    late; what is late is left to `late`.
 
     Examples
     --------
@@ -333,7 +336,9 @@ class LDOP(AdaptiveSlack):
     their delays count, but nothing is kept of them. They wait where a step asks for the very next
     event, a measure looks at neighbours, or windows count events.
 
-    Rajendran 2019, 2.3.4, equations 2.4 and 2.5.
+    Rajendran 2019, 2.3.4, equations 2.4 and 2.5. There an event is also kept for the length of the
+    window, since matches are looked for in the buffer. Here the buffer only orders, and the matcher
+    keeps what its windows need, so an event waits for factor and distance alone.
 
     Parameters
     ----------
@@ -369,14 +374,19 @@ class Sequence(Disorder):
     `at_least` is for delays that are rare but known.
 
     Rajendran 2019, 3.2.1, equations 3.1 to 3.11; with 0.6 for `alpha` and `beta` and two deviations
-    there, which lose one of twenty late events where delays vary.
+    there, which lose one of twenty late events where delays vary. Other than there the first
+    deviation is half of the first value and not 0 (3.5, 3.10), a gap counts once and not with each
+    event that was held (3.7), and one that was given up counts when its event comes.
 
     Parameters
     ----------
     timeout
         How long an event is held at most: "500 ms".
     number
-        The column with the sequence numbers, which rise by one from event to event of a source.
+        The column with the sequence numbers, which rise by one from event to event of a source. One
+        that repeats or lies behind the number to come is late. Where the type of the column ends,
+        if that has less than 64 bits, numbers begin anew: a step back by more than half of its
+        range goes on.
     alpha, beta
         How much of the old averages stays: of the times between events, and of those held.
     deviations

@@ -116,7 +116,7 @@ def test_any_cut(oracle: SlackOracle, times: list[int], data: st.DataObject) -> 
 
 
 def test_figure_2_6() -> None:
-    """Rajendran 2019, figure 2.6: MP-K-slack over ten events."""
+    """Rajendran 2019, figure 2.6: K of MP-K-slack over ten events; see `test_adaptive` for them."""
     kernel = Kernel(SlackOracle("greatest"))
     found = []
     for time in [1, 4, 3, 5, 6, 9, 7, 8, 10, 13]:

@@ -50,6 +50,32 @@ def test_two_queries_share_a_buffer() -> None:
     assert [shown(one)[0] for one in chain.finish().links] == [[8], [6, 8]]
 
 
+def test_three_queries_share_the_buffer_of_the_largest_k() -> None:
+    """Rajendran 2019, figure 2.10: k3 < k1 < k2, and buffers of k3, k1 - k3 and k2 - k1.
+
+    Every link gives what it gives alone, and all hold as many events as the largest K does.
+    """
+    slacks = [slack(one) for one in (2, 5, 9)]
+    chain = SlackChain(BOUND, slacks, SCHEMA)
+    alone = [make_order(BOUND, one, SCHEMA) for one in slacks]
+    found: list[list[list[int]]] = []
+    for time in (1, 4, 3, 7, 6, 12, 10, 20):
+        links = chain.push(piece(time)).links
+        assert [shown(one) for one in links] == [shown(one.push(piece(time))) for one in alone]
+        assert chain.buffered == alone[-1].buffered
+        found.append([shown(one)[0] for one in links])
+    assert found == [
+        [[], [], []],
+        [[1], [], []],
+        [[], [], []],
+        [[3, 4], [1], []],
+        [[], [], []],
+        [[6, 7], [3, 4, 6], [1]],
+        [[], [], []],
+        [[10, 12], [7, 10, 12], [3, 4, 6, 7, 10]],
+    ]
+
+
 @given(
     st.lists(
         st.tuples(st.lists(st.integers(0, 40), max_size=8), st.integers(-1, 30), st.booleans()),
