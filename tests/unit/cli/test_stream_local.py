@@ -321,6 +321,37 @@ def test_late_events_are_dropped_as_on_spark(folder: Path) -> None:
     assert (code, [line.strip() for line in out]) == (0, ["at", "1", "2", "3"])
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("MP", op.MPKSlack(arrival="at")),
+        (
+            "AQ ERROR 0.5 AGGREGATE COUNT WINDOW 9",
+            op.AQKSlack(error=0.5, aggregate="count", window=9, arrival="at"),
+        ),
+        ("LDOP WINDOW 9", op.LDOP(window=9, arrival="at")),
+        ("SEQUENCE '3 us' ALPHA 0.5", op.Sequence("3 us", alpha=0.5, arrival="at")),
+        ("QUANTILE 0.6", op.Quantile(0.6, arrival="at")),
+    ],
+)
+def test_every_reorderer_is_chosen_by_an_option(said: str, meant: op.MPKSlack) -> None:
+    numbers = [0, 2, 1, 3, 6, 4, 5, 8, 7, 12, 9, 10, 11, 13, 3]
+    rows = {"ts": [10 * one for one in numbers], "seq": numbers, "at": range(len(numbers))}
+    table = pa.table(rows)
+    Path("disordered").mkdir()
+    pq.write_table(table, "disordered/1.parquet")
+    Path("all.sql").write_text("MATCH_RECOGNIZE (ORDER BY ts MEASURES A.seq AS n PATTERN (A))")
+    query = op.Query.from_sql(Path("all.sql").read_text()).disorder(meant)
+    matcher = op.open(query)
+    expected = matcher.push(table)["n"].to_pylist()
+    assert matcher.order.late
+    assert expected
+    arguments = ["--from", "disordered", "--trigger", "once", "--disorder", f"{said} ARRIVAL at"]
+    code, out, _ = stream("all.sql", *arguments)
+    assert code == 0
+    assert [int(line) for line in out[1:]][: len(expected)] == expected
+
+
 def test_an_event_that_several_queries_drop_is_late_once() -> None:
     queries = [op.Query(name).order_by("ts").pattern("A").measures(at="A.ts") for name in "ab"]
     both = QueryFiles(tuple((Path(query.name), query) for query in queries))

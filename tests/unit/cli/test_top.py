@@ -90,6 +90,21 @@ def test_a_query_is_shown_with_its_delay_its_time_and_its_stages() -> None:
     assert stage.split()[3:] == ["1.50K", "12", "12", "77", "3.00M"]
 
 
+def test_a_reorderer_is_shown_with_its_slack_and_how_long_events_waited() -> None:
+    known = account()
+    counters = {"events": 1500, "released": 1000, "slack": 250, "waited": 120_000}
+    told = observed({"order + match": [counters | {"longest_wait": 400}]}, ["order + match"])
+    known.progressed(
+        {"id": "q1", "runId": "r1", "name": "dips", "timestamp": "2024-01-02T09:30:09Z",
+         "batchId": 9, "batchDuration": 1, "observedMetrics": {"outpace:dips:1": told}}
+    )  # fmt: skip
+    lines = shown(known).splitlines()
+    (titles,) = [line for line in lines if line.startswith("stage ")]
+    (stage,) = [line for line in lines if line.startswith("order + match ")]
+    values = dict(zip(titles.split()[1:], stage.split()[3:], strict=True))
+    assert (values["slack"], values["latency"], values["longest"]) == ("250", "120", "400")
+
+
 def test_eighty_columns_are_enough() -> None:
     known = account()
     many = dict.fromkeys(COUNTERS, 123_456)
