@@ -40,8 +40,10 @@ NATURAL: Final = range(1 << 62)
 VERSION: Final = 9
 _MAGIC: Final = b"OUTPACE"
 _FRAME: Final = struct.Struct("<7sBII")
-#: How wide integers may be.
+#: How wide integers may be, and which they can be then.
 _WIDTHS: Final = ("|i1", "<i2", "<i4", "<i8")
+_BOUNDS: Final = tuple((one, int(np.iinfo(one).min), int(np.iinfo(one).max)) for one in _WIDTHS)
+_JSON: Final = json.JSONEncoder(separators=(",", ":"))
 #: The length of the header is the last part of the frame, and under the checksum.
 _SIZE_BYTES: Final = 4
 
@@ -84,7 +86,7 @@ class State:
     def encode(self) -> bytes:
         """Return all of it as bytes."""
         written: list[bytes] = []
-        text = json.dumps(self._write(written), separators=(",", ":")).encode()
+        text = _JSON.encode(self._write(written)).encode()
         body = b"".join([text, *written])
         checksum = zlib.crc32(body, zlib.crc32(len(text).to_bytes(_SIZE_BYTES, "little")))
         return _FRAME.pack(_MAGIC, VERSION, checksum, len(text)) + body
@@ -108,15 +110,15 @@ class State:
 
 def _write_table(table: pa.Table, written: list[bytes]) -> dict[str, object]:
     """Write a table: one of integers as arrays that are as narrow as can be, else by Arrow."""
-    if table.columns and all(
-        column.type == pa.int64() and not column.null_count for column in table.columns
+    columns, kind = table.columns, pa.int64()
+    if all(column.type == kind and not column.null_count for column in columns) and (
+        columns or not table.num_rows
     ):
-        narrow = [_narrow(column) for column in table.columns]
+        narrow = [narrowed(column.to_numpy()) for column in columns]
         written += [values.tobytes() for values in narrow]
-        columns = {
-            name: values.dtype.str for name, values in zip(table.column_names, narrow, strict=True)
-        }
-        return {"rows": table.num_rows, "columns": columns}
+        kinds = [values.dtype.str for values in narrow]
+        widths = dict(zip(table.column_names, kinds, strict=True))
+        return {"rows": table.num_rows, "columns": widths}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -124,12 +126,24 @@ def _write_table(table: pa.Table, written: list[bytes]) -> dict[str, object]:
     return {"bytes": len(written[-1])}
 
 
-def _narrow(column: pa.ChunkedArray) -> npt.NDArray[np.signedinteger[Any]]:
-    values = column.to_numpy()
+def narrowed(values: Integers) -> npt.NDArray[np.signedinteger[Any]]:
+    """Return integers in as few bytes as the greatest of them needs.
+
+    Examples
+    --------
+    >>> narrowed(np.array([7, -300])).dtype.str
+    '<i2'
+    """
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    kind = next(one for one in _WIDTHS if np.iinfo(one).min <= low and high <= np.iinfo(one).max)
+    kind = next(one for one, least, most in _BOUNDS if least <= low and high <= most)
     narrow: npt.NDArray[np.signedinteger[Any]] = values.astype(kind)
     return narrow
+
+
+def narrow_kind(name: str) -> np.dtype[Any]:
+    """Return the type of integers that `narrowed` returned, by its name."""
+    require(name in _WIDTHS, "there are no integers")
+    return np.dtype(name)
 
 
 def _read(shape: dict[str, Any], body: memoryview, place: int) -> tuple[State, int]:

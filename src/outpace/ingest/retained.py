@@ -262,10 +262,12 @@ class RetainedLog:
         """
         if self._log is not None:
             self._locked(self._log)
+        trimmed = self._trim(savepoint.trim + 1)
         numbers = self._numbers
         keep = ~savepoint.drops(numbers)
-        if self._rows and not keep.all():
-            rows = pa.concat_tables(self._rows).filter(pa.array(keep))
+        if self._rows and (trimmed or not keep.all()):
+            # What is left holds no memory of what is not.
+            rows = pa.concat_tables(self._rows).slice(trimmed).take(np.flatnonzero(keep))
             self._rows = [rows.combine_chunks()]
         self._known, self._fresh = numbers[keep], range(0)
         told = [one for one in self._told if one[0] >= savepoint.at and one[1] >= savepoint.turn]
@@ -296,6 +298,13 @@ class RetainedLog:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+    def _trim(self, first: int) -> int:
+        """Forget the numbers before one, and return how many these are."""
+        before = len(self)
+        self._known = self._known[int(np.searchsorted(self._known, first)) :]
+        self._fresh = range(min(max(first, self._fresh.start), self._fresh.stop), self._fresh.stop)
+        return before - len(self)
 
     @property
     def _numbers(self) -> Integers:

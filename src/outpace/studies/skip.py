@@ -72,7 +72,7 @@ _HERE: Final = (
 
 #: Which save intervals need more time than in the paper, by slide.
 _MISSED: Final = {
-    50: "With save intervals of 8, 16 and 32 it is more than 1 %: about 5, 3 and 2 %.",
+    50: "With save intervals of 8, 16 and 32 it is 1 % or more: about 3, 2 and 1 %.",
     800: "It is below 1 % with all of them.",
 }
 _FIXED: Final = (

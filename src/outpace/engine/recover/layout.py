@@ -119,19 +119,27 @@ class WindowLayout(Stateful):
         columns[3] = np.where(columns[3] == OPEN, -1, columns[3] - base)
         columns[5] -= columns[4]
         columns[6] = np.where(columns[6] < 0, -1, columns[6] - base)
-        return State({"base": base}, [pa.table(dict(zip(_COLUMNS, columns, strict=True)))])
+        # Of most columns all differences are the same, or small.
+        columns[:, 1:] -= columns[:, :-1].copy()
+        return State({"base": base}, [pa.table({"windows": columns.ravel()})])
 
     def restore(self, state: State) -> None:
         """Take the windows that `state` returned."""
         header, (table,) = state.content(1)
         base, far = integer(header, "base", NATURAL), range(-1, NATURAL.stop)
+        (flat,) = integers(table, windows=ANY)
+        require(len(flat) % len(_COLUMNS) == 0, "windows are cut short")
         bounds = (NATURAL, ANY, NATURAL, far, ANY, ANY, far, NATURAL)
-        columns = integers(table, **dict(zip(_COLUMNS, bounds, strict=True)))
-        columns[2] += base
-        columns[3] = np.where(columns[3] < 0, OPEN, columns[3] + base)
-        columns[5] += columns[4]
-        columns[6] = np.where(columns[6] < 0, -1, columns[6] + base)
-        self._windows = np.stack(columns)
+        columns = np.cumsum(flat.reshape(len(_COLUMNS), -1), axis=1)
+        read = integers(
+            pa.table(dict(zip(_COLUMNS, columns, strict=True))),
+            **dict(zip(_COLUMNS, bounds, strict=True)),
+        )
+        read[2] += base
+        read[3] = np.where(read[3] < 0, OPEN, read[3] + base)
+        read[5] += read[4]
+        read[6] = np.where(read[6] < 0, -1, read[6] + base)
+        self._windows = np.stack(read)
         order = np.lexsort((self._windows[1], self._windows[0]))
         require((np.diff(order) > 0).all(), "windows are out of order")
         require((self._windows[2] <= self._windows[3]).all(), "a window ends before it begins")

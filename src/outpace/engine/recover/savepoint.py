@@ -11,7 +11,9 @@ Paper: Lima et al., sections II-B, III-A and III-B2.
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,15 +25,34 @@ import pyarrow as pa
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import EVENT_ID
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.state import ANY, NATURAL, State, integer, integers, reading, require
+from outpace.engine.state import NATURAL, State, narrow_kind, narrowed, reading, require
 from outpace.errors import StateError
 from outpace.pattern.argument import an_instance
 from outpace.pattern.notation.print_query import print_identity
 
 #: Where the numbers of events begin, which a savepoint may say that none is trimmed before.
 _TRIM: Final = range(-1, NATURAL.stop)
-#: The length of what is told, which the content follows.
-_SIZE: Final = struct.Struct("<I")
+#: What its bytes begin with: a name, a version, and the checksum of the rest.
+_FRAME: Final = struct.Struct("<7sBI")
+_MAGIC: Final = b"OUTSAVE"
+_VERSION: Final = 1
+#: The rest, which is packed: query, whether there is a seed and its parts, trim, what is settled,
+#: at, turn, then how many ends skip ranges have in which width, and the bytes of the sources.
+_NUMBERS: Final = struct.Struct("<16s?10qI3sI")
+#: The names that are in most savepoints, so that they take next to no room when it is packed.
+_USUAL: Final = (
+    b'"columns":{"windows":"<i2"}}],"parts":{}}}},"held":"places":{"place":"number":"number":"|i1"'
+    b'"rows":0,"columns":{"count":"|i1"}}],"parts":{"instance":"query":"stops":"clock":"ids":'
+    b'{"numbers":{},"tables":[],"parts":{"front":{"numbers":{"ended":false},"tables":[],"parts":'
+    b'{"intake":{"numbers":{"follows":false,"order":"OrderedInput"},"tables":[],"parts":{"order":'
+    b'{"numbers":{"watermark":0},"tables":[{"rows":1,"columns":{"ts":"<i8"}}],"parts":{}}}},'
+    b'"numbers":{"numbers":{"arrived":0,"keys":1},"tables":[{"rows":0,"columns":{}},{"rows":0,'
+    b'"columns":{"number":"|i1"}},{"rows":0,"columns":{"count":"|i1"}}],"parts":{}},"windows":'
+    b'{"numbers":{"windows":"ByCount(size=0, slide=0)""ByTime(size=0, slide=0, offset=0)",'
+    b'"arrived":0,"watermark":0},"tables":[{"rows":3,"columns":{"numbers":"<i4"}},{"rows":0,'
+    b'"columns":{"kept":"<i4"}}],"parts":{}}}},"windows":{"numbers":{"base":0},"tables":[{"rows":0,'
+    b'"columns":{"windows":"<i2"}}],"parts":{}}}}'
+)
 
 
 class MatchPlace(NamedTuple):
@@ -125,18 +146,22 @@ class Savepoint:
         return self.make()
 
     def drops(self, numbers: Integers) -> Booleans:
-        """Say which of some events, by their numbers, it has no more use for.
+        """Say which of some events, by their numbers, which rise, it has no more use for.
 
         Parameters
         ----------
         numbers
-            The numbers of the events.
+            The numbers of the events, rising.
         """
-        at = np.searchsorted(self.skip[:, 0], numbers, "right") - 1
-        known = at >= 0
-        skipped = np.zeros(len(numbers), np.bool_)
-        skipped[known] = numbers[known] <= self.skip[at[known], 1]
-        return skipped | (numbers <= self.trim)
+        dropped = np.zeros(len(numbers), np.bool_)
+        dropped[: int(np.searchsorted(numbers, self.trim, "right"))] = True
+        if len(self.skip):
+            # Each interval turns it on before its first event, and off behind its last.
+            size = len(numbers) + 1
+            turns = np.bincount(np.searchsorted(numbers, self.skip[:, 0]), minlength=size)
+            turns -= np.bincount(np.searchsorted(numbers, self.skip[:, 1], "right"), minlength=size)
+            dropped |= np.cumsum(turns[:-1]) > 0
+        return dropped
 
     def check(self, spec: OperatorSpec) -> None:
         """Refuse to be the savepoint of another query.
@@ -161,20 +186,23 @@ class Savepoint:
 
     def encode(self) -> bytes:
         """Return it as bytes."""
-        numbers: dict[str, object] = {
-            "savepoint": self.query,
-            "seed": None if self.seed is None else list(self.seed),
-            "trim": self.trim,
-            "settled": list(self.settled),
-            "at": self.at,
-            "turn": self.turn,
-        }
-        if self.sources is not None:
-            numbers["sources"] = list(self.sources)
         # Distances are small numbers, which are written as such.
-        flat = np.diff(self.skip.ravel(), prepend=self.trim)
-        told = State(numbers, [pa.table({"skip": flat})]).encode()
-        return _SIZE.pack(len(told)) + told + self.content
+        distances = self.skip.ravel() - self.trim
+        distances[1:] -= distances[:-1].copy()
+        flat = narrowed(distances)
+        sources = b"" if self.sources is None else json.dumps(self.sources).encode()
+        seed = (0, 0) if self.seed is None else self.seed
+        numbers = *seed, self.trim, *self.settled, self.at, self.turn
+        told = _NUMBERS.pack(
+            self.query.encode(),
+            self.seed is not None,
+            *numbers,
+            len(flat),
+            flat.dtype.str.encode(),
+            len(sources),
+        )
+        packed = _packed(told + flat.tobytes() + sources + self.content)
+        return _FRAME.pack(_MAGIC, _VERSION, zlib.crc32(packed)) + packed
 
     @staticmethod
     def decode(data: bytes) -> Savepoint:
@@ -189,37 +217,60 @@ class Savepoint:
         an_instance(
             data, bytes | bytearray | memoryview, "a savepoint", hint=hint, error=StateError
         )
-        require(len(data) > _SIZE.size, "the savepoint is cut short")
-        (size,) = _SIZE.unpack_from(data)
-        require(size < len(data) - _SIZE.size, "the savepoint is cut short")
-        state = State.decode(bytes(data[_SIZE.size : _SIZE.size + size]))
-        content = bytes(data[_SIZE.size + size :])
-        State.decode(content)
+        body = _unpacked(bytes(data))
+        require(len(body) >= _NUMBERS.size, "the savepoint is cut short")
         with reading():
-            numbers, (table,) = state.content(1)
-            query, seed = numbers.get("savepoint"), numbers.get("seed")
-            require(isinstance(query, str), "these bytes are no savepoint")
-            known = seed is None or len(seed) == 2
-            require(known, "the seed is no number of a match")
-            if seed is not None:
-                pair = {"x": seed[0], "y": seed[1]}
-                seed = integer(pair, "x", NATURAL), integer(pair, "y")
-            trim, at = integer(numbers, "trim", _TRIM), integer(numbers, "at", NATURAL)
-            place = {str(key): value for key, value in enumerate(numbers["settled"])}
-            require(len(place) == len(MatchPlace._fields), "what is settled has no place")
-            settled = MatchPlace(*(integer(place, key) for key in place))
-            (distances,) = integers(table, skip=ANY)
+            query, seeded, *numbers, skips, kind, named = _NUMBERS.unpack_from(body)
+            x, y, trim, *settled, at, turn = numbers
+            width = narrow_kind(kind.decode())
+            begin = _NUMBERS.size + skips * width.itemsize
+            require(begin + named <= len(body), "the savepoint is cut short")
+            distances = np.frombuffer(body, width, skips, _NUMBERS.size).astype(np.int64)
+            sources = json.loads(body[begin : begin + named]) if named else None
+            known = sources is None or (sources and all(isinstance(one, str) for one in sources))
+            require(known, "sources have no names")
+            content = body[begin + named :]
+            State.decode(content)
+            require(x in NATURAL, "the seed is no number of a match")
+            require(trim in _TRIM and at in NATURAL and turn in NATURAL, "its numbers are none")
             ends = trim + np.cumsum(distances)
             require(len(ends) % 2 == 0 and (distances >= 0).all(), "skip ranges do not rise")
             require(not len(ends) or ends[-1] < at, "events are skipped that have not come")
-            turn, skip = integer(numbers, "turn", NATURAL), ends.reshape(-1, 2)
-            named = numbers.get("sources")
-            known = named is None or (named and all(isinstance(one, str) for one in named))
-            require(known, "sources have no names")
-            sources = None if named is None else tuple(named)
             return Savepoint(
-                str(query), seed, trim, skip, settled, at, turn, lambda: content, sources
+                query.rstrip(b"\0").decode(),
+                (x, y) if seeded else None,
+                trim,
+                ends.reshape(-1, 2),
+                MatchPlace(*settled),
+                at,
+                turn,
+                lambda: content,
+                None if sources is None else tuple(sources),
             )
+
+
+def _packed(data: bytes) -> bytes:
+    """Return bytes that have much in common with `_USUAL` as fewer ones."""
+    packer = zlib.compressobj(1, wbits=-12, memLevel=5, zdict=_USUAL)
+    return packer.compress(data) + packer.flush()
+
+
+def _unpacked(data: bytes) -> bytes:
+    """Return what was packed, or refuse what is damaged or was written by another release."""
+    require(len(data) >= _FRAME.size, "the savepoint is cut short")
+    magic, version, checksum = _FRAME.unpack_from(data)
+    if magic != _MAGIC:
+        raise StateError("these bytes are no savepoint", hint="pass the bytes of a savepoint")
+    if version != _VERSION:
+        raise StateError(
+            f"the savepoint has version {version}, this release reads version {_VERSION}",
+            hint="go on with the release that wrote it, or start again from the input",
+        )
+    if zlib.crc32(data[_FRAME.size :]) != checksum:
+        raise StateError("the savepoint is damaged", detail="its checksum does not fit its content")
+    with reading():
+        packer = zlib.decompressobj(wbits=-12, zdict=_USUAL)
+        return packer.decompress(data[_FRAME.size :])
 
 
 def is_put_in_order(spec: OperatorSpec) -> bool:

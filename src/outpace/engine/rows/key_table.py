@@ -53,6 +53,10 @@ class KeyNumbers:
     rows: pa.Table
 
 
+#: Of a stream without keys.
+_NO_NUMBERS: Final = pa.table({"number": np.zeros(0, np.int64)})
+
+
 class KeyTable(Stateful):
     """Numbers for keys.
 
@@ -168,9 +172,11 @@ class KeyTable(Stateful):
 
     def tables(self) -> tuple[dict[str, object], list[pa.Table]]:
         """Return what is known, for a saved state: how many numbers there are, keys and numbers."""
+        header: dict[str, object] = {"keys": self._room}
+        if not self._names:
+            return header, [self._parts[0], _NO_NUMBERS]
         numbers = self.numbers
         dense = len(numbers) == self._room
-        header: dict[str, object] = {"keys": self._room}
         return header, [self.keys, pa.table({"number": numbers[: 0 if dense else None]})]
 
     def restore(self, header: Mapping[str, object], tables: Sequence[pa.Table]) -> None:

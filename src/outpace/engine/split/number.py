@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,9 @@ from outpace.engine.rows.times import valid_times
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, integers, require
 from outpace.pattern.bound import BoundQuery
+
+#: Of a stream without partitions.
+_NO_COUNTS: Final = pa.table({"count": np.zeros(0, np.int64)})
 
 
 @dataclass(frozen=True)
@@ -142,8 +146,10 @@ class EventNumbers(Stateful):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         header, tables = self._keys.tables()
-        counts = self.taken if self._keyed else self._counts[:0]
-        if self._keyed and not counts[self._keys.free].any():
+        if not self._keyed:
+            return State({"arrived": self._arrived, **header}, [*tables, _NO_COUNTS])
+        counts = self.taken
+        if not counts[self._keys.free].any():
             # Nothing is known of partitions that were forgotten: they are given their numbers anew.
             counts = counts[self._keys.numbers]
         return State({"arrived": self._arrived, **header}, [*tables, pa.table({"count": counts})])

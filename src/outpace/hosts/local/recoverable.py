@@ -238,6 +238,11 @@ class RecoverableStream(StreamMatcher):
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
         self._check()
         operator = self.operator
+        if self._since >= NOTICE_EVENTS:
+            # Now, as matches of the last push may have been acknowledged since. A notice that fails
+            # is made with the next push.
+            with suppress(OSError, DataError):
+                self._thin(operator.notice())
         turn, rows = operator.turn, None
         if isinstance(stimulus, EventsArrived):
             rows = operator.retained(stimulus)
@@ -246,10 +251,6 @@ class RecoverableStream(StreamMatcher):
         self._failed = True
         self._retain(stimulus, rows, turn)
         self._failed = False
-        if self._since >= NOTICE_EVENTS:
-            # What is retained counts, so that a notice which fails is made with the next push.
-            with suppress(OSError, DataError):
-                self._thin(operator.notice())
         return given
 
     def _retain(self, stimulus: Stimulus, rows: pa.Table | None, turn: int) -> None:

@@ -18,7 +18,8 @@ from outpace.engine.message import ClockExchange, EventsArrived, SourceEnded, Wa
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.recover.savepoint import NOTHING, Savepoint
+from outpace.engine.state import State
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.ingest.retained import RetainedLog
@@ -197,8 +198,23 @@ def test_a_savepoint_is_small_and_holds_no_events() -> None:
     operator.save()
     operator.step(EventsArrived(letters(text[:200], 3001)))
     data = operator.save().encode()
-    assert len(data) < 2500
+    assert len(data) < 500
     assert Savepoint.decode(data).encode() == data
+
+
+@given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)), st.integers(-1, 30))
+def test_what_a_savepoint_drops(skipped: set[int], there: set[int], trim: int) -> None:
+    ends: list[list[int]] = []
+    for number in sorted(one for one in skipped if one > trim):
+        if ends and ends[-1][1] == number - 1:
+            ends[-1][1] = number
+        else:
+            ends.append([number, number])
+    skip = np.array(ends, np.int64).reshape(-1, 2)
+    savepoint = Savepoint("q" * 16, None, trim, skip, NOTHING, 61, 0, State({}).encode)
+    numbers = np.array(sorted(there), np.int64)
+    expected = [one <= trim or one in skipped for one in sorted(there)]
+    assert sent(savepoint).drops(numbers).tolist() == expected
 
 
 def test_a_savepoint_of_another_query_is_refused() -> None:
