@@ -3,7 +3,8 @@
 `op.open(query, recovery="replay")` gives a stream whose events are retained in a `RetainedLog`;
 what was acknowledged, and what no match can use, is dropped from it. `op.resume(query, log)` goes
 on with what is left, wherever the stream was lost. `op.run(..., recovery="replay", log=log)` runs
-over sources so, and the same call goes on.
+over sources so, and the same call goes on. `OperatorStream` does it for operators of your own,
+which are `Recoverable`: push, pop, save, restore.
 
 Examples
 --------
@@ -22,9 +23,19 @@ Examples
 
 from __future__ import annotations
 
+from outpace.engine.recover.protocol import OwnMatch, Recoverable
 from outpace.engine.recover.savepoint import Savepoint
+from outpace.hosts.local.operator_stream import OperatorStream
 from outpace.hosts.local.recoverable import RecoverableStream
 from outpace.hosts.local.recovery_counters import RecoveryCounters
 from outpace.ingest.retained import RetainedLog
 
-__all__ = ["RecoverableStream", "RecoveryCounters", "RetainedLog", "Savepoint"]
+__all__ = [
+    "OperatorStream",
+    "OwnMatch",
+    "Recoverable",
+    "RecoverableStream",
+    "RecoveryCounters",
+    "RetainedLog",
+    "Savepoint",
+]

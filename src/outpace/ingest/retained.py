@@ -203,7 +203,7 @@ class RetainedLog:
         if told is not None:
             # First, so that no event is there without it.
             stimulus, turn = told
-            self._tell((self.came, turn, replace(stimulus, rows=_NO_ROWS)))
+            self._tell((self.came, turn, replace(stimulus, rows=stimulus.rows.select([]))))
         if self._log is None:
             self._rows.append(rows)
         elif rows.num_rows:
@@ -396,10 +396,6 @@ class RetainedLog:
         if self.savepoint is not None:
             numbers = numbers[~self.savepoint.drops(numbers)]
         self._known, self._fresh = numbers, range(0)
-
-
-#: In place of the rows that are retained as such.
-_NO_ROWS: Final = pa.table({})
 
 
 def _framed(came: int, turn: int, told: Told) -> bytes:

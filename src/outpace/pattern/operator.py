@@ -63,6 +63,14 @@ class Operator(ABC):
         """Return the rows that the end of the window gives."""
         return None
 
+    def skips(self, events: pa.Table) -> Sequence[bool] | npt.NDArray[np.bool_] | None:
+        """Say which events it has no use for, whatever came before; None: it may use every one.
+
+        A stream that is recovered by a replay does not retain these, so an operator that is rebuilt
+        does not see them. A new operator is asked.
+        """
+        return None
+
     def state(self) -> bytes:
         """Return what `restore` needs; without it a stream with this operator cannot be saved."""
         raise UnsupportedError(

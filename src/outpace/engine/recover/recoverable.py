@@ -60,6 +60,7 @@ from outpace.engine.recover.savepoint import (
     is_put_in_order,
     retained_schema,
 )
+from outpace.engine.rows.rearranged import as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.split.windows import OPEN
 from outpace.engine.state import NATURAL, State, integers, require
@@ -254,10 +255,13 @@ class RecoverableOperator(WholeOperator):
         carried = moves
         if self._arrived is not None and self.spec.task is None:
             carried = [self._without_ids(one) if isinstance(one, Deliver) else one for one in moves]
+        # Before anything is taken, as a user's operator may say what cannot be.
+        given = [one for one in moves if isinstance(one, Deliver)]
+        used = [self._used(one.events) for one in given]
         instructions = super().carry(carried)
         if self._layout is not None:
-            for message in (one for one in moves if isinstance(one, Deliver)):
-                self._add(message.events)
+            for message, some in zip(given, used, strict=True):
+                self._add(message.events, some)
                 self._needed.use(self._layout.take(message.events, message.split, self.turn))
         return instructions
 
@@ -266,16 +270,37 @@ class RecoverableOperator(WholeOperator):
         rows = delivery.events.rows.select(self.spec.kept.names)
         return replace(delivery, events=replace(delivery.events, rows=rows))
 
-    def _add(self, events: Events) -> None:
+    def _add(self, events: Events, used: Booleans | None) -> None:
         """Note events, and which of them are used whatever comes of them."""
-        used: Booleans | None = None
-        if self._bits is not None:
-            used = self._bits.used(events.rows)
-        elif self._use is Use.EVERY:
-            used = np.ones(len(events.arrival), np.bool_)
         self._needed.add(events.arrival, events.partition if self._keyed else None, used)
         if self._arrived is not None and len(events.arrival):
             self._arrived.place(events.arrival, event_ids(events))
+
+    def _used(self, events: Events) -> Booleans | None:
+        """Return which events are used whatever comes of them; None: none is."""
+        if self._layout is None:
+            return None
+        if self._bits is not None:
+            return self._bits.used(events.rows)
+        return self._used_by_operator(events) if self._use is Use.EVERY else None
+
+    def _used_by_operator(self, events: Events) -> Booleans:
+        """Return which events are used: all, but for those that a user's operator skips."""
+        used = np.ones(len(events.arrival), np.bool_)
+        make = self.spec.query.operator
+        if make is None or not len(used):
+            return used
+        skipped = make().skips(as_table(events.rows).select(self.spec.kept.names))
+        if skipped is None:
+            return used
+        skipped = np.asarray(skipped)
+        if skipped.dtype != np.bool_ or skipped.shape != used.shape:
+            raise DataError(
+                f"operator {self.spec.query.name} says of {len(used)} events which it skips, "
+                f"but not as so many of True and False",
+                hint="return one of them for each event from skips(events)",
+            )
+        return ~skipped
 
     def _places(self, matches: WindowMatches, turn: int | Integers) -> Integers:
         """Return the places of matches that came out in a turn; rows are what `MatchPlace` has."""
@@ -352,7 +377,7 @@ class RecoverableOperator(WholeOperator):
         if self._arrived is not None and self.spec.task is None:
             delivery = self._without_ids(delivery)
         answer = self.instance.step(delivery)
-        self._add(events)
+        self._add(events, self._used(events))
         self._needed.use(self._layout.borders)
         matches = answer.matches
         if len(matches):

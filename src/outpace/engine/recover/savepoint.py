@@ -14,7 +14,7 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import EVENT_ID
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.state import NATURAL, State, narrow_kind, narrowed, reading, require
+from outpace.engine.state import NATURAL, State, narrow_kind, narrowed, parts, reading, require
 from outpace.errors import StateError
 from outpace.pattern.argument import an_instance
 from outpace.pattern.notation.print_query import print_identity
@@ -139,6 +139,61 @@ class Savepoint:
     turn: int
     make: Callable[[], bytes] = field(repr=False)
     sources: tuple[str, ...] | None = None
+
+    @staticmethod
+    def of(
+        operator: str,
+        *,
+        at: int,
+        trim: int = -1,
+        skip: Iterable[int] = (),
+        settled: tuple[int, int] | None = None,
+        content: bytes = b"",
+    ) -> Savepoint:
+        """Return the savepoint of an operator of one's own.
+
+        Parameters
+        ----------
+        operator
+            Its name.
+        at
+            How many events have come: the number of the last one, and 1 more.
+        trim
+            Events up to this number are of no more use; -1 where all are.
+        skip
+            The numbers of later events that are of no more use, which rise.
+        settled
+            The number x:y of the last match that was acknowledged, where a replay gives it again.
+        content
+            What else `restore` needs; `own` has it again.
+
+        Examples
+        --------
+        >>> savepoint = Savepoint.of("thirds", at=9, trim=1, skip=[2, 3, 5], content=b"2")
+        >>> savepoint.skip.tolist(), savepoint.own
+        ([[2, 3], [5, 5]], b'2')
+        """
+        numbers = np.array([number for number in skip if number > trim], np.int64)
+        first = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
+        last = np.append(first[1:], len(numbers))[: len(first)] - 1
+        ranges = np.stack([numbers[first], numbers[last]], axis=1)
+        if at < 0 or trim >= at or (len(numbers) and not 0 <= numbers[-1] < at):
+            raise StateError(
+                "a savepoint drops events that have not come",
+                detail=f"{at} events have come, trim is {trim}",
+            )
+        if (np.diff(numbers) <= 0).any():
+            raise StateError("the numbers that a savepoint skips do not rise")
+        place = NOTHING if settled is None else MatchPlace(settled[0], 1, 0, settled[1])
+        own = State({}, [pa.table({"own": pa.array([bytes(content)], pa.binary())})])
+        return Savepoint(own_identity(operator), None, trim, ranges, place, at, 0, own.encode)
+
+    @property
+    def own(self) -> bytes:
+        """What `of` was given as content."""
+        _, (table,) = State.decode(self.content).content(1)
+        (own,) = parts(table, 1, "own")
+        return own
 
     @cached_property
     def content(self) -> bytes:
@@ -271,6 +326,11 @@ def _unpacked(data: bytes) -> bytes:
     with reading():
         packer = zlib.decompressobj(wbits=-12, zdict=_USUAL)
         return packer.decompress(data[_FRAME.size :])
+
+
+def own_identity(name: str) -> str:
+    """Return what tells an operator of one's own from others."""
+    return hashlib.sha256(f"operator {name}".encode()).hexdigest()[:16]
 
 
 def is_put_in_order(spec: OperatorSpec) -> bool:

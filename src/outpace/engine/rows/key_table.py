@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
@@ -51,10 +52,6 @@ class KeyNumbers:
     new: Integers
     keys: Any
     rows: pa.Table
-
-
-#: Of a stream without keys.
-_NO_NUMBERS: Final = pa.table({"number": np.zeros(0, np.int64)})
 
 
 class KeyTable(Stateful):
@@ -174,7 +171,7 @@ class KeyTable(Stateful):
         """Return what is known, for a saved state: how many numbers there are, keys and numbers."""
         header: dict[str, object] = {"keys": self._room}
         if not self._names:
-            return header, [self._parts[0], _NO_NUMBERS]
+            return header, [self._parts[0], _no_numbers()]
         numbers = self.numbers
         dense = len(numbers) == self._room
         return header, [self.keys, pa.table({"number": numbers[: 0 if dense else None]})]
@@ -238,3 +235,9 @@ def _least(heap: list[int], count: int) -> list[int]:
 def _are_many(count: int, heap: list[int]) -> bool:
     """Say whether it is faster to sort a heap than to take so many numbers one by one."""
     return count > len(heap) // 8
+
+
+@cache
+def _no_numbers() -> pa.Table:
+    """Return what is said of the numbers of a stream without keys."""
+    return pa.schema({"number": pa.int64()}).empty_table()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +25,6 @@ from outpace.engine.rows.times import valid_times
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, integers, require
 from outpace.pattern.bound import BoundQuery
-
-#: Of a stream without partitions.
-_NO_COUNTS: Final = pa.table({"count": np.zeros(0, np.int64)})
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ class EventNumbers(Stateful):
         """Return all that is kept, for `restore`."""
         header, tables = self._keys.tables()
         if not self._keyed:
-            return State({"arrived": self._arrived, **header}, [*tables, _NO_COUNTS])
+            return State({"arrived": self._arrived, **header}, [*tables, _no_counts()])
         counts = self.taken
         if not counts[self._keys.free].any():
             # Nothing is known of partitions that were forgotten: they are given their numbers anew.
@@ -191,3 +188,9 @@ def row_order(bound: BoundQuery, table: pa.Table, time: str | None) -> RowNumber
     if time is not None:
         valid_times(time, table.column(time), range(table.num_rows))
     return sort_groups(table, bound, None, np.array([0, table.num_rows], np.int64))
+
+
+@cache
+def _no_counts() -> pa.Table:
+    """Return what is said of the partitions of a stream without any."""
+    return pa.schema({"count": pa.int64()}).empty_table()
