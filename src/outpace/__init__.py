@@ -15,7 +15,7 @@ The public names, nothing else:
   `Speculative`: how far the events of a stream are out of order; `CurrentMatches`: what follows
   matches that are corrected; `checkpoints`: where the operator notes how it stands for that;
 - `log`: events in files that streams are read from; `ingest`: the clocks of sources;
-- `recover`: what retains the events of a stream that is recovered without checkpoints;
+- `recover`: what retains the events of a stream that is recovered without saved state;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
 - `spark.session`: a Spark session for scripts;
 - `simulate`: what latency and throughput queries will have on which machines;

@@ -1,4 +1,4 @@
-"""Recovery without checkpoints: what retains the events of a stream, and what it still needs.
+"""Recovery without saved state: what retains the events of a stream, and what it still needs.
 
 `op.open(query, recovery="replay")` gives a stream whose events are retained in a `RetainedLog`;
 what was acknowledged, and what no match can use, is dropped from it. `op.resume(query, log)` goes

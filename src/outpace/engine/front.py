@@ -42,8 +42,8 @@ from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.speculate.retained import IdlePartitions, RetainedEvents
 from outpace.engine.speculate.standings import Standing, Standings
+from outpace.engine.speculate.stretches import EventStretches, IdlePartitions
 from outpace.engine.split.choose import make_schedule, make_splitter
 from outpace.engine.split.number import EventNumbers
 from outpace.engine.split.schedule import NO_ROWS, Delivery, Schedule, scheduler_of
@@ -133,10 +133,10 @@ class Front(Stateful):
         self._unanswered = [0] * (spec.instances or 1)
         self._loads = [0] * (spec.instances or 1)
         #: What went on within the horizon, where late events correct what came of it.
-        self._retained: RetainedEvents[Front] | None = None
+        self._retained: EventStretches[Front] | None = None
         if spec.disorder is not None and spec.corrects:
             model = dict(spec.disorder.settings).get("checkpoints")
-            self._retained = RetainedEvents(spec.events, spec.disorder.time, model)
+            self._retained = EventStretches(spec.events, spec.disorder.time, model)
         self._standings = Standings(len(self._loads))
         #: What it did so that late events correct what came out: back and instances count theirs.
         self.changes = ChangeCounters()
@@ -348,7 +348,7 @@ class Front(Stateful):
         if self._schedule is not None:
             self._restore_loads(state)
 
-    def _mark(self, retained: RetainedEvents[Front]) -> MarkSet:
+    def _mark(self, retained: EventStretches[Front]) -> MarkSet:
         """Note where it stands behind the order, and let instances do so."""
         twin = copy.copy(self)
         # It is not asked for more than where it stood.

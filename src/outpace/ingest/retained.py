@@ -28,8 +28,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
-from outpace.engine.message import EventsArrived, SourceEnded, WatermarkArrived
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, WatermarkArrived
 from outpace.engine.recover.recoverable import Told
 from outpace.engine.recover.savepoint import Savepoint
 from outpace.engine.state import NATURAL, require
@@ -72,8 +72,8 @@ class RetainedLog:
     >>> log = RetainedLog(events=1000)
     >>> log.append(pa.table({"ts": [1, 2, 3]}))
     range(0, 3)
-    >>> len(log), log.came, log.savepoint
-    (3, 3, None)
+    >>> len(log), log.came, log.savepoint, log.is_empty
+    (3, 3, None, False)
     """
 
     def __init__(
@@ -112,6 +112,11 @@ class RetainedLog:
 
     def __len__(self) -> int:
         return len(self._known) + len(self._fresh)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has come: `op.open` begins with it then, and `op.resume` goes on else."""
+        return not self.came and not self._told
 
     @property
     def nbytes(self) -> int:
@@ -211,6 +216,30 @@ class RetainedLog:
         self._fresh = range(self._fresh.start if self._fresh else added.start, added.stop)
         self.came = added.stop
         return added
+
+    def retain(
+        self, stimulus: Stimulus, rows: pa.Table | None, turn: int, *, ordered: bool
+    ) -> None:
+        """Retain what a stream has taken.
+
+        Parameters
+        ----------
+        stimulus, rows
+            What it took, and its events as they are retained, see `RecoverableOperator.retained`.
+        turn
+            That of the stream before, see `MatchPlace`.
+        ordered
+            Whether something puts events in order: then all that was told decides it.
+        """
+        if isinstance(stimulus, EventsArrived):
+            assert rows is not None, "events are retained with their rows"
+            self.append(rows, (stimulus, turn) if ordered else None)
+        elif ordered:
+            self.tell(stimulus, turn)
+        elif isinstance(stimulus, WatermarkArrived) and stimulus.watermark != NO_TIME:
+            self.tell(stimulus.watermark, turn)
+        elif isinstance(stimulus, SourceEnded):
+            self.tell(None, turn)
 
     def tell(self, told: Told, turn: int) -> None:
         """Retain that a time was told, that the input ended, None, or another stimulus.

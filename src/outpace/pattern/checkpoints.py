@@ -1,6 +1,6 @@
 """Checkpoint models as values: where an operator that may go back notes how it stands.
 
-`outpace.checkpoints` holds the names for users; `outpace.engine.speculate.retained` runs them.
+`outpace.checkpoints` holds the names for users; `outpace.engine.speculate.stretches` runs them.
 Where checkpoints lie changes what is matched again and what is copied, never the result. Paper:
 Sardar 2018, 4.7 and 9.1.
 """

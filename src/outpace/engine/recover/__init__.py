@@ -1,4 +1,4 @@
-"""Recovery without checkpoints: savepoints, which events they still need, and how to go on.
+"""Recovery without saved state: savepoints, which events they still need, and how to go on.
 
 - `savepoint`: the message to the log that retains the events, which is read again after a failure;
 - `arrived`: events as they arrived, where something puts them in order;

@@ -1,4 +1,4 @@
-"""The operator that needs no checkpoints: it gives savepoints, and is rebuilt from one by a replay.
+"""The operator whose state is not saved: it gives savepoints, and is rebuilt from one by a replay.
 
 The host that feeds it retains the events, numbered as they arrive; where something puts them in order,
 also all else that it was told, and in which pieces they came. A savepoint says from which event on

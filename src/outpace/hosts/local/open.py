@@ -172,7 +172,7 @@ def _recoverable(
     sources = check_stream(query, sources, timeouts=False)
     log = RetainedLog() if log is None else log
     an_instance(log, RetainedLog, "a retained log", hint="write op.recover.RetainedLog()")
-    if log.schema is not None:
+    if not log.is_empty:
         raise StateError(
             "the retained log has events already", hint="go on with op.resume(query, log)"
         )

@@ -1,4 +1,4 @@
-"""A stream in process that needs no checkpoints: its events are retained, and replayed when lost.
+"""A stream in process whose state is not saved: its events are retained, and replayed when lost.
 
 A push counts once its events are retained. What no match can use is dropped from the log now and
 then, by itself; what was acknowledged, when `acknowledge` says so. Events that come out of order,
@@ -15,19 +15,16 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME
 from outpace.engine.event import EVENT_ID
 from outpace.engine.message import (
     EventsArrived,
     Instruction,
-    SourceEnded,
     Stimulus,
-    WatermarkArrived,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.savepoint import Savepoint, retained_schema
+from outpace.engine.recover.savepoint import Savepoint, is_put_in_order, retained_schema
 from outpace.errors import DataError, StateError
 from outpace.hosts.local.frames import TableLike
 from outpace.hosts.local.recovery_counters import RecoveryCounters
@@ -249,23 +246,10 @@ class RecoverableStream(StreamMatcher):
         given = super()._instructions(stimulus)
         # The operator has taken what nobody could give it again, unless it is retained.
         self._failed = True
-        self._retain(stimulus, rows, turn)
+        self.log.retain(stimulus, rows, turn, ordered=is_put_in_order(operator.spec))
+        self._since += 1 if rows is None else 1 + rows.num_rows
         self._failed = False
         return given
-
-    def _retain(self, stimulus: Stimulus, rows: pa.Table | None, turn: int) -> None:
-        whole = self._query.order_of_arrival is not None or self._identifiers is not None
-        if isinstance(stimulus, EventsArrived):
-            assert rows is not None
-            self.log.append(rows, (stimulus, turn) if whole else None)
-            self._since += rows.num_rows
-        elif whole:
-            self.log.tell(stimulus, turn)
-        elif isinstance(stimulus, WatermarkArrived) and stimulus.watermark != NO_TIME:
-            self.log.tell(stimulus.watermark, turn)
-        elif isinstance(stimulus, SourceEnded):
-            self.log.tell(None, turn)
-        self._since += 1
 
     def _replay(self) -> None:
         """Go on from what is retained."""

@@ -52,7 +52,7 @@ from outpace.testing.simulation.queries import (
     draw_pattern_query,
     is_large,
 )
-from outpace.testing.simulation.retained import run_retained
+from outpace.testing.simulation.recovered import run_recovered
 from outpace.testing.simulation.trace import RunTrace, SimulationError, check_same
 
 Make: TypeAlias = "Callable[[], Operator]"
@@ -433,7 +433,7 @@ def _simulate(scenario: _Scenario, random: Random, trace: RunTrace) -> int:
             scenario.make, scenario.arrival, random, trace, saves=scenario.saves
         )
         if scenario.can_replay:
-            again = run_retained(scenario.spec(), scenario.arrival, random, trace)
+            again = run_recovered(scenario.spec(), scenario.arrival, random, trace)
             (outcome,) = outcomes.values()
             check_same("after replays", again.matches, outcome.matches)
     for one in scenario.each:

@@ -18,7 +18,7 @@ from outpace.engine.message import ClockExchange, EventsArrived, SourceEnded, Wa
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.savepoint import NOTHING, Savepoint
+from outpace.engine.recover.savepoint import NOTHING, Savepoint, retained_schema
 from outpace.engine.state import State
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
@@ -28,7 +28,7 @@ from outpace.pattern.disorder import Disorder, InOrder, KSlack, Speculative
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows, TimeWindows, WindowSpec
 from outpace.testing.simulation.queries import draw_operator_query, draw_pattern_query, is_large
-from outpace.testing.simulation.retained import Receiver
+from outpace.testing.simulation.recovered import Receiver
 from outpace.windows import between
 
 NONE = np.zeros(0, np.int64)
@@ -381,15 +381,13 @@ def test_whatever_is_lost_the_rest_comes_out_once(seed: int) -> None:
     ]
     operator, below = RecoverableOperator(spec), Receiver()
     above = RetainedLog()
-    above.begin(SCHEMA)
+    above.begin(retained_schema(spec))
     above.thin(operator.notice())
     for stimulus in [*stimuli(random, events), SourceEnded()]:
         turn = operator.turn
+        rows = operator.retained(stimulus) if isinstance(stimulus, EventsArrived) else None
         below.take(emit_of(operator.step(stimulus)).matches)
-        if isinstance(stimulus, EventsArrived):
-            above.append(stimulus.rows)
-        else:
-            above.tell(stimulus.watermark if isinstance(stimulus, WatermarkArrived) else None, turn)
+        above.retain(stimulus, rows, turn, ordered=False)
         if random.random() < 0.5 and (number := below.acknowledged(random)) is not None:
             above.thin(sent(operator.save(*number)))
         elif random.random() < 0.3:

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -177,6 +178,37 @@ def test_a_log_whose_first_savepoint_was_lost_begins_anew(tmp_path: Path) -> Non
     (tmp_path / "log" / "savepoint").unlink()
     again = op.resume(WINDOWS, op.recover.RetainedLog(tmp_path / "log"))
     assert again.replayed.to_pylist() == found
+
+
+@pytest.mark.parametrize("savepoint", [False, True])
+def test_a_log_that_has_begun_without_events_is_empty(*, savepoint: bool, tmp_path: Path) -> None:
+    log = op.recover.RetainedLog(tmp_path / "log")
+    assert log.is_empty
+    op.open(WINDOWS, recovery="replay", log=log, schema=rows(0, 1).schema)
+    log.close()
+    if not savepoint:
+        (tmp_path / "log" / "savepoint").unlink()
+    log = op.recover.RetainedLog(tmp_path / "log")
+    assert log.is_empty
+    stream = op.open(WINDOWS, recovery="replay", log=log)
+    expected = op.open(WINDOWS).push(rows(0, 30)).to_pylist()
+    assert stream.push(rows(0, 30)).to_pylist() == expected
+    assert not log.is_empty
+    assert op.resume(WINDOWS, log).replayed.to_pylist() == expected
+
+
+def test_a_log_that_lost_what_a_savepoint_needs_is_refused(tmp_path: Path) -> None:
+    log = op.recover.RetainedLog(tmp_path / "log", segment_bytes=500)
+    stream = op.open(WINDOWS, recovery="replay", log=log)
+    for first in range(0, 100, 10):
+        stream.push(rows(first, 10))
+    old = (tmp_path / "log" / "savepoint").read_bytes()
+    stream.acknowledge()
+    log.close()
+    # The events that it was made of are trimmed.
+    (tmp_path / "log" / "savepoint").write_bytes(old)
+    with pytest.raises(op.StateError, match=r"not retained|is missing"):
+        op.resume(WINDOWS, op.recover.RetainedLog(tmp_path / "log"))
 
 
 def test_the_columns_of_a_log_stay() -> None:
@@ -355,6 +387,36 @@ def test_a_piece_that_could_not_be_retained_leaves_no_trace(
         assert log.came == first
         expected = whole.push(shuffled(first, 20)).to_pylist()
         assert stream.push(shuffled(first, 20)).to_pylist() == expected
+
+
+@pytest.mark.parametrize("query", [WINDOWS, WINDOWS.disorder(op.KSlack(6))])
+def test_a_savepoint_that_has_no_room_loses_nothing(
+    query: op.Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = op.recover.RetainedLog(tmp_path / "log")
+    stream = op.open(query, recovery="replay", log=log)
+    found = stream.push(shuffled(0, 40) if query.order_of_arrival else rows(0, 40)).to_pylist()
+    assert found
+    opens = Path.open
+
+    def full(path: Path, *args: Any, **settings: Any) -> Any:
+        if path.suffix == ".new":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return opens(path, *args, **settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        with pytest.raises(op.DataError, match=r"cannot write(?s:.)*no space left on device"):
+            stream.acknowledge()
+    # Whoever goes on from the folder gets them again, and the stream can acknowledge them still.
+    log.close()
+    again = op.resume(query, op.recover.RetainedLog(tmp_path / "log"))
+    assert again.replayed.to_pylist() == found
+    again.log.close()
+    stream.acknowledge()
+    log.close()
+    again = op.resume(query, op.recover.RetainedLog(tmp_path / "log"))
+    assert again.replayed.num_rows == 0
 
 
 def test_what_was_told_half_is_not_counted(tmp_path: Path) -> None:

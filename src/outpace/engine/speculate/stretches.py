@@ -60,7 +60,7 @@ class Stretch(Stateful, Generic[Mark]):
         self.idle: list[IdlePartitions] = []
 
 
-class RetainedEvents(Stateful, Generic[Mark]):
+class EventStretches(Stateful, Generic[Mark]):
     """The events that went on within a horizon.
 
     Parameters

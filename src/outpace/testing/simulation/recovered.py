@@ -1,4 +1,4 @@
-"""An operator without checkpoints, simulated: it is rebuilt from a savepoint and retained events.
+"""An operator without saved state, simulated: it is rebuilt from a savepoint and retained events.
 
 What feeds it retains the events and the times that were told; what takes its matches acknowledges
 them when it likes.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
-from outpace.engine.message import EventsArrived, SourceEnded, WatermarkArrived
+from outpace.engine.message import EventsArrived, SourceEnded
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
@@ -60,7 +60,7 @@ class Receiver:
         self._waiting = self._waiting[count:]
 
 
-def run_retained(
+def run_recovered(
     spec: OperatorSpec, arrival: DrawnArrival, random: Random, trace: RunTrace
 ) -> RunOutcome:
     """Drive an operator that is lost now and then, and rebuilt by a replay."""
@@ -74,15 +74,7 @@ def run_retained(
         turn = operator.turn
         rows = operator.retained(stimulus) if isinstance(stimulus, EventsArrived) else None
         receiver.take(emit_of(operator.step(stimulus)).matches)
-        ordered = is_put_in_order(spec)
-        if isinstance(stimulus, EventsArrived):
-            assert rows is not None
-            retained.append(rows, (stimulus, turn) if ordered else None)
-        elif ordered:
-            retained.tell(stimulus, turn)
-        else:
-            assert isinstance(stimulus, WatermarkArrived)
-            retained.tell(stimulus.watermark, turn)
+        retained.retain(stimulus, rows, turn, ordered=is_put_in_order(spec))
         if random.random() < often:
             number = receiver.acknowledged(random)
             savepoint = operator.notice() if number is None else operator.save(*number)

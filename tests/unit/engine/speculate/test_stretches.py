@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.speculate.retained import RetainedEvents
+from outpace.engine.speculate.stretches import EventStretches
 from outpace.pattern.checkpoints import CheckpointModel, Every, LeastWork
 
 ROWS = pa.schema([("ts", pa.int64())])
 
 
-def made(model: CheckpointModel | None = None) -> RetainedEvents[str]:
-    return RetainedEvents(ROWS, "ts", model)
+def made(model: CheckpointModel | None = None) -> EventStretches[str]:
+    return EventStretches(ROWS, "ts", model)
 
 
 def times(*values: int) -> pa.Table:
