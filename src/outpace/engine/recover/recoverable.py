@@ -1,6 +1,6 @@
 """The operator whose state is not saved: it gives savepoints, and is rebuilt from one by a replay.
 
-The host that feeds it retains the events, numbered as they arrive; where something puts them in order,
+The host that feeds it retains the events, numbered as they arrive; where something orders them,
 also all else that it was told, and in which pieces they came. A savepoint says from which event on
 they are needed, and which of the later ones are not. `save` makes one when matches have been
 acknowledged, `notice` at any time in between. After a failure `rebuild` lets a new operator take
