@@ -32,6 +32,7 @@ from outpace.pattern.schedulers import Scheduler
 
 if TYPE_CHECKING:
     from outpace.pattern.builder import Fluent, Steps
+    from outpace.pattern.node import Node
     from outpace.pattern.windows import Span, WindowSpec
 
 
@@ -235,6 +236,18 @@ class Query(Clauses):
     >>> dip.partitions
     ('symbol',)
     """
+
+    def of(self, *inputs: str | list[str] | tuple[str, ...]) -> Node:
+        """Say what the query reads in a graph: sources, or other queries by their names there.
+
+        Names are given one by one or in one list. See `outpace.graph`.
+        """
+        from outpace.pattern.node import Node
+
+        names = several(inputs)
+        if not names:
+            raise BindError("what a query reads has a name", hint='write query.of("falls")')
+        return Node(self, names)
 
     def partition_by(self, *columns: str | list[str] | tuple[str, ...]) -> Query:
         """Match each group of rows with equal values in these columns on its own.

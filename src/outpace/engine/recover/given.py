@@ -68,6 +68,16 @@ class GivenPlaces(Stateful):
                 return _place(part, high)
         return None
 
+    def leading(self, place: MatchPlace, count: int) -> tuple[int, MatchPlace]:
+        """Return so many of the places behind one, less those that others share, and the last."""
+        nothing = np.zeros((len(place), 0), np.int64)
+        places = np.concatenate([nothing, *self._parts], axis=1)
+        places = places[:, is_behind(places, place)]
+        count = min(count, places.shape[1])
+        while 0 < count < places.shape[1] and (places[:, count - 1] == places[:, count]).all():
+            count -= 1
+        return count, _place(places, count - 1) if count else place
+
     def keep(
         self,
         settled: MatchPlace,

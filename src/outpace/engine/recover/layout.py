@@ -98,6 +98,12 @@ class WindowLayout(Stateful):
             return np.array([self._windows[2].min(initial=OPEN)])
         return self._first_of(np.ones(len(self), np.bool_))
 
+    @property
+    def first_open(self) -> int:
+        """The first event that a window has which is open; `OPEN` where none is."""
+        still_open = self._windows[3] == OPEN
+        return int(self._windows[2, still_open].min(initial=OPEN))
+
     def turns(self, partition: Integers, number: Integers) -> Integers:
         """Return the turns that windows, which are there, were closed in."""
         turns: Integers = self._windows[7, self._find(partition, number)]

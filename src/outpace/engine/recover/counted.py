@@ -1,0 +1,104 @@
+"""The operator of a graph: its matches are the events of others, so they are counted.
+
+Operators are deterministic, and a rebuilt one gives the matches behind the last one that was
+acknowledged, in their order. So the number of the first of these is all that has to be known, and
+each match has the number among all that it had before: who has taken it drops it. The paper's x:y
+has no distances; these numbers have, so that windows of successors may count them.
+
+Paper: Lima et al., sections II-B and III-B5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.message import Emit, Instruction, Stimulus
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.recoverable import RecoverableOperator
+from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.split.windows import OPEN
+
+#: No event: all later matches have later events.
+NONE_OPEN: Final = int(OPEN)
+
+
+class CountedOperator(RecoverableOperator):
+    """An operator that counts its matches, also when it was rebuilt.
+
+    Examples
+    --------
+    >>> from outpace.engine.message import EventsArrived
+    >>> from outpace.engine.operator import matches_of
+    >>> from outpace.pattern.query import Query
+    >>> query = Query().order_by("ts").pattern("A B").measures(at="B.ts")
+    >>> rows = pa.table({"ts": range(7)})
+    >>> operator = CountedOperator(OperatorSpec(query, rows.schema))
+    >>> matches_of(operator.step(EventsArrived(rows.slice(0, 6)))).num_rows, operator.came_out
+    (3, 3)
+    >>> operator.settle(3).at, operator.settled
+    (6, 3)
+    >>> matches_of(operator.step(EventsArrived(rows.slice(6)))).num_rows, operator.came_out
+    (0, 3)
+    """
+
+    def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
+        super().__init__(spec, place)
+        #: How many matches came out of the stream, and how many of them are acknowledged.
+        self.came_out = self.settled = 0
+
+    def step(self, stimulus: Stimulus) -> list[Instruction]:
+        """Take what happened and return what is to be done; no match that is acknowledged."""
+        turn = self.turn
+        return [self._counted(one, turn) for one in super().step(stimulus)]
+
+    def settle(self, count: int) -> Savepoint:
+        """Take the acknowledgement of the first so many matches, and return what is needed.
+
+        Matches that one event completes in one window at a time are acknowledged together.
+        """
+        done = max(self._acknowledged, self._settled)
+        taken, place = self._given.leading(done, count - self.settled)
+        if taken:
+            self._acknowledged = max(place, self._acknowledged)
+            self.settled += taken
+        return self.notice()
+
+    def stand(
+        self, savepoint: Savepoint, rows: pa.Table, numbers: Integers, settled: int
+    ) -> pa.Table:
+        """Stand where the operator of a savepoint stood, and return the matches behind it.
+
+        Parameters
+        ----------
+        savepoint, rows, numbers
+            As for `rebuild`; no event behind the savepoint.
+        settled
+            How many matches were acknowledged.
+        """
+        matches = self.rebuild(savepoint, rows, numbers).matches
+        self.settled, self.came_out = settled, settled + len(matches)
+        return matches.table
+
+    @property
+    def first_open(self) -> int:
+        """No later match has an earlier event; `NONE_OPEN`: only events to come; -1: any."""
+        return -1 if self._layout is None else self._layout.first_open
+
+    def _counted(self, instruction: Instruction, turn: int) -> Instruction:
+        if not isinstance(instruction, Emit):
+            return instruction
+        found = instruction.matches
+        matches = self._unsettled(found, self._places(found, turn))
+        self.came_out += len(matches)
+        return instruction if matches is found else replace(instruction, matches=matches)
+
+
+def watermark_of(instructions: Sequence[Instruction]) -> int:
+    """Return how far time had come: no later match has an event before it; NO_TIME: any."""
+    told = [one.watermark for one in instructions if isinstance(one, Emit)]
+    return max(told, default=int(NO_TIME))
