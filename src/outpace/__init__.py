@@ -5,6 +5,7 @@ The public names, nothing else:
 - `Query` and the builders `step`, `permute`, `col`, `lit`, `prev`, `next`, `first`, `last`, `fn`:
   write a pattern in Python;
 - `match`, `search`, `open`, `resume`, `run`, `sql`: run it; `replay`: run a recorded stream again;
+- `graph`: operators whose matches are the events of others, each in a process of its own;
 - `join` and `Join`: two tables or streams as one, also as the input of a query;
 - `parquet`: name files as the input of `match`;
 - `explain`: see how it runs;
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     )
     from outpace.files.parquet import parquet
     from outpace.hosts import spark as spark
+    from outpace.hosts.graph.graph import Graph, graph
+    from outpace.hosts.graph.run import GraphRun
     from outpace.hosts.local.current import CurrentMatches
     from outpace.hosts.local.group import GroupMatcher
     from outpace.hosts.local.join import JoinStream
@@ -108,6 +111,8 @@ __all__ = [
     "CurrentMatches",
     "DataError",
     "EventOperator",
+    "Graph",
+    "GraphRun",
     "GroupMatcher",
     "InOrder",
     "InstanceError",
@@ -142,6 +147,7 @@ __all__ = [
     "explain",
     "first",
     "fn",
+    "graph",
     "group",
     "join",
     "last",
@@ -170,6 +176,8 @@ _HOMES: Final = {
     ),
     "outpace.hosts": ("spark",),
     "outpace.errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "outpace.hosts.graph.graph": ("Graph", "graph"),
+    "outpace.hosts.graph.run": ("GraphRun",),
     "outpace.api": ("explain", "join", "match", "search", "sql"),
     "outpace.hosts.local.current": ("CurrentMatches",),
     "outpace.hosts.local.group": ("GroupMatcher",),

@@ -11,7 +11,7 @@ import pickle
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Final
 
 from outpace.compiler.kernel import load_numba
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.errors import BindError, InstanceError
 from outpace.hosts.processes.worker import (
     Ready,
@@ -124,21 +125,8 @@ class Processes:
         self._connections.append(ours)
         watched, alive = context.Pipe(duplex=False)
         self._alive.append(alive)
-        process = context.Process(  # type: ignore[attr-defined] # typeshed leaves it to subclasses
-            target=run_instance,
-            args=(setup, theirs, watched),
-            name=f"outpace-instance-{number}",
-            daemon=True,
-        )
-        try:
-            with _STARTING, _main_if_needed(setup):
-                process.start()
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise BindError(
-                "the query cannot be sent to another process",
-                detail=str(error),
-                hint="define operators and predicates at the top level of a module",
-            ) from error
+        name = f"outpace-instance-{number}"
+        process = start_process(context, name, setup.spec, run_instance, setup, theirs, watched)
         self._processes.append(process)
         # Only the process itself may hold its end, or nobody would notice when it is gone.
         theirs.close()
@@ -177,14 +165,37 @@ class Processes:
         )
 
 
+def start_process(
+    context: BaseContext,
+    name: str,
+    spec: OperatorSpec | None,
+    target: Callable[..., None],
+    *arguments: object,
+) -> BaseProcess:
+    """Start a process that works for an operator, if it does, and return it."""
+    process: BaseProcess = context.Process(  # type: ignore[attr-defined] # typeshed leaves it to subclasses
+        target=target, args=arguments, name=name, daemon=True
+    )
+    try:
+        with _STARTING, _main_if_needed(spec):
+            process.start()
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise BindError(
+            "the query cannot be sent to another process",
+            detail=str(error),
+            hint="define operators and predicates at the top level of a module",
+        ) from error
+    return process
+
+
 @contextmanager
-def _main_if_needed(setup: Setup) -> Iterator[None]:
+def _main_if_needed(spec: OperatorSpec | None) -> Iterator[None]:
     """Let a process that starts run the user's script again only where it needs what is in it.
 
     A new process loads the module `__main__` of its parent. That fails for a script that was typed
     in, and runs everything twice that is not under `if __name__ == "__main__"`.
     """
-    if b"__main__" in pickle.dumps(setup.spec):
+    if b"__main__" in pickle.dumps(spec):
         yield
         return
     main = sys.modules["__main__"]

@@ -149,7 +149,7 @@ def run_instance(setup: Setup, connection: Connection, parent: Connection) -> No
     """
     # An interrupt from the keyboard goes to all processes; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_with(parent)
+    end_with(parent)
     # Two threads of Arrow beside each instance would only take the cores from other instances.
     pa.set_cpu_count(1)
     try:
@@ -200,7 +200,7 @@ class _Worker:
         return self._instance.step(read_delivery(work.delivery, self._spec, block, self._sent))
 
 
-def _end_with(parent: Connection) -> None:
+def end_with(parent: Connection) -> None:
     """Let the system end this process when the other end of a pipe closes, whatever Python does."""
     if sys.platform == "linux":
         import fcntl

@@ -1,0 +1,431 @@
+"""A graph of operators, as a value: which queries read which sources and which other queries.
+
+A cycle, an unknown input, two nodes of one name and a query that cannot be an operator of a graph
+are refused when the graph is made; unknown columns, when the columns of its sources are known.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import pyarrow as pa
+
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.counted import CountedOperator
+from outpace.engine.recover.savepoint import retained_schema
+from outpace.errors import BindError, OutpaceError, UnsupportedError, did_you_mean
+from outpace.hosts.local.open import check_stream
+from outpace.ingest.source import SEQUENCE, Source
+from outpace.pattern.argument import (
+    a_number,
+    a_path,
+    a_text,
+    a_whole_number,
+    listed,
+    shown,
+    some_names,
+)
+from outpace.pattern.node import Node
+from outpace.pattern.query import Query
+
+if TYPE_CHECKING:
+    from outpace.hosts.graph.run import GraphRun
+
+#: How many events are on their way over a link at most, before who sends them waits.
+QUEUE_EVENTS: Final = 1 << 16
+#: How long an operator may be silent before it counts as stuck.
+PATIENCE_S: Final = 30.0
+
+#: What takes matches: a function, or the folder of an event log.
+Sink: TypeAlias = "Callable[[pa.Table], None] | str | os.PathLike[str]"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph of operators; see `outpace.graph`.
+
+    Parameters
+    ----------
+    sources
+        The sources.
+    nodes
+        The operators by their names.
+    sinks
+        What takes the matches of operators, by their names; None: the run gives them.
+    queue_events, patience_s
+        See `outpace.graph`.
+
+    Examples
+    --------
+    >>> import outpace as op
+    >>> rise = op.Query("rise").order_by("ts").pattern("A B").define(B="x > A.x")
+    >>> ticks = op.sources.simple_events(10)
+    >>> built = op.graph(ticks, {"rise": rise, "again": rise.of("rise")})
+    >>> built.inputs("again"), built.readers("rise"), built.order
+    (('rise',), ('again',), ('rise', 'again'))
+    """
+
+    sources: tuple[Source, ...]
+    nodes: Mapping[str, Node]
+    sinks: Mapping[str, Sink | None]
+    queue_events: int = QUEUE_EVENTS
+    patience_s: float = PATIENCE_S
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.nodes)
+        return f"graph of {names} over {', '.join(one.id for one in self.sources)}"
+
+    def inputs(self, name: str) -> tuple[str, ...]:
+        """Return the names of what an operator reads."""
+        return self.nodes[name].inputs or tuple(one.id for one in self.sources)
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """Return the names of the operators that read a source or an operator."""
+        return tuple(one for one in self.nodes if name in self.inputs(one))
+
+    def run(self) -> GraphRun:
+        """Start the operators, each in a process of its own, and return what comes out.
+
+        Returns
+        -------
+        GraphRun
+            An iterator of pairs of an operator's name and a table of its matches, in order. As a
+            context manager it ends all processes on leaving.
+        """
+        from outpace.hosts.graph.run import GraphRun
+
+        return GraphRun(self)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The names of the operators, each behind those that it reads."""
+        wanted = {name: self.inputs(name) for name in self.nodes}
+        return tuple(one for one in TopologicalSorter(wanted).static_order() if one in self.nodes)
+
+    def waits_safely(self, name: str) -> bool:
+        """Say whether an operator may let its inputs wait for each other.
+
+        Events of an input that waits for another one keep what feeds it waiting. Where that feeds
+        the other one, too, whatever the way, nobody would ever go on.
+        """
+        later = self._reached_from(name)
+        root = {one.id: one.id for one in self.sources}
+
+        def find(source: str) -> str:
+            while root[source] != source:
+                source = root[source]
+            return source
+
+        for other in self.nodes:
+            if other not in later:
+                first, *rest = self._fed_by(other)
+                for one in rest:
+                    root[find(one)] = find(first)
+        feeding = [{find(one) for one in self._fed_by(given)} for given in self.inputs(name)]
+        return sum(map(len, feeding)) == len(set().union(*feeding))
+
+    def _fed_by(self, name: str) -> list[str]:
+        """Return the sources that feed a node."""
+        if name not in self.nodes:
+            return [name]
+        return sorted({one for given in self.inputs(name) for one in self._fed_by(given)})
+
+    def followers(self, name: str) -> frozenset[str]:
+        """Return the operators that the matches of one come to, whatever the way."""
+        return frozenset(self._reached_from(name) - {name})
+
+    def _reached_from(self, name: str) -> set[str]:
+        return {name}.union(*(self._reached_from(one) for one in self.readers(name)))
+
+
+def graph(
+    sources: Source | Sequence[Source],
+    operators: Mapping[str, Query | Node] | Iterable[tuple[str, Query | Node]],
+    sinks: Mapping[str, Sink] | Sequence[str] | None = None,
+    *,
+    queue_events: int = QUEUE_EVENTS,
+    patience_s: float = PATIENCE_S,
+) -> Graph:
+    """Put operators together: the matches of one are the events of others.
+
+    Each operator runs in a process of its own. One that is lost, or stuck, is started again and
+    rebuilt from what those before it retained, while the others go on; what comes out is the same,
+    row for row.
+
+    Parameters
+    ----------
+    sources
+        Where events come from.
+    operators
+        The queries by their names. A query reads all sources, or what `Query.of` names: sources by
+        their identifiers, operators by their names. Events of several inputs are put in the order
+        of the query: by time, sequence number (of a source with a column `seq`; else events are
+        counted) and name.
+    sinks
+        The operators whose matches come out: their names, or what takes the matches of each, a
+        function that is called with tables here, or a folder for an event log. By default those
+        that no other reads.
+    queue_events
+        How many events are on their way between two operators at most; then the earlier one waits.
+    patience_s
+        For how many seconds an operator may be silent before it is started again.
+
+    Examples
+    --------
+    >>> import outpace as op
+    >>> falls = (op.Query("falls").order_by("ts").pattern("A B").define(B="close < A.close")
+    ...          .measures(at="B.ts", low="B.close"))
+    >>> lower = (op.Query("lower").order_by("at").pattern("A B").define(B="low < A.low")
+    ...          .measures(at="B.at"))
+    >>> ticks = op.sources.stock_events(100)
+    >>> graph(ticks, {"falls": falls, "alarm": lower.of("falls")})
+    graph of falls, alarm over stock
+    """
+    given = (sources,) if isinstance(sources, Source) else listed(sources)
+    if not given or not all(isinstance(one, Source) for one in given):
+        raise BindError("sources are expected to run on", hint="see outpace.sources")
+    nodes: dict[str, Node] = {}
+    pairs = operators.items() if isinstance(operators, Mapping) else listed(operators) or ()
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise BindError(
+                f"an operator is a name and a query, not {shown(pair)}",
+                hint='write {"falls": query}',
+            )
+        name = a_text(pair[0], "the name of an operator", hint='write {"falls": query}')
+        if name in nodes:
+            raise BindError(f"two operators are named '{name}'", hint="give each a name of its own")
+        nodes[name] = pair[1] if isinstance(pair[1], Node) else Node(pair[1])
+    if not nodes:
+        raise BindError("a graph has one operator at least", hint='write {"falls": query}')
+    seen: set[str] = set()
+    for source in given:
+        if source.id in seen or source.id in nodes:
+            other = "a source" if source.id in seen else "an operator"
+            raise BindError(
+                f"a source and {other} are named '{source.id}'", hint="give each its own name"
+            )
+        seen.add(source.id)
+    result = Graph(
+        tuple(given),
+        nodes,
+        {},
+        a_whole_number(queue_events, "queue_events", least=1),
+        a_number(patience_s, "patience_s", above=0),
+    )
+    _check_inputs(result)
+    for name, node in nodes.items():
+        with told_of_operator(name):
+            _check_query(node.query)
+    return Graph(
+        result.sources, nodes, _sinks(result, sinks), result.queue_events, result.patience_s
+    )
+
+
+@contextmanager
+def told_of_operator(name: str) -> Iterator[None]:
+    """Let errors say which operator they are of."""
+    try:
+        yield
+    except OutpaceError as error:
+        place = f"operator '{name}'"
+        error.where = place if error.where is None else f"{place}: {error.where}"
+        raise
+
+
+def _check_inputs(graph: Graph) -> None:
+    known = [*(one.id for one in graph.sources), *graph.nodes]
+    for name, node in graph.nodes.items():
+        for given in node.inputs:
+            if given not in known:
+                raise BindError(
+                    f"operator '{name}' reads '{given}', which is neither a source nor an operator",
+                    hint=did_you_mean(given, known) or f"there are {', '.join(known)}",
+                )
+    for source in graph.sources:
+        if not graph.readers(source.id):
+            raise BindError(
+                f"no operator reads source '{source.id}'",
+                hint="leave it out, or name it in of(...)",
+            )
+    try:
+        _ = graph.order
+    except CycleError as error:
+        round_trip = " -> ".join(error.args[1])
+        raise BindError(
+            "the graph has a cycle, so that an operator would wait for itself",
+            detail=round_trip,
+            hint="let no operator read what comes of its own matches",
+        ) from None
+
+
+def _check_query(query: Query) -> None:
+    check_stream(query, None, timeouts=False)
+    if query.order_of_arrival is not None or query.join is not None:
+        raise UnsupportedError(
+            "an operator of a graph takes its events in order",
+            hint="leave disorder and joins out, and put the events in order before",
+        )
+
+
+def _sinks(
+    graph: Graph, sinks: Mapping[str, Sink] | Sequence[str] | None
+) -> dict[str, Sink | None]:
+    if sinks is None:
+        return {name: None for name in graph.nodes if not graph.readers(name)}
+    chosen: dict[str, Sink | None] = {}
+    items: Iterable[tuple[object, Sink | None]]
+    if isinstance(sinks, Mapping):
+        items = sinks.items()
+    else:
+        items = ((one, None) for one in some_names(sinks, "sinks", hint='write ["alarm"]'))
+    for name, sink in items:
+        if not isinstance(name, str) or name not in graph.nodes:
+            raise BindError(
+                f"there is no operator {shown(name)} whose matches could come out",
+                hint=did_you_mean(str(name), graph.nodes) or f"there are {', '.join(graph.nodes)}",
+            )
+        if sink is not None and not callable(sink):
+            a_path(sink, f"the sink of '{name}'")
+        chosen[name] = sink
+    idle = [one for one in graph.nodes if not graph.readers(one) and one not in chosen]
+    if idle:
+        raise BindError(
+            f"nobody takes the matches of operator '{idle[0]}'",
+            hint="add it to the sinks, or leave it out",
+        )
+    return chosen
+
+
+@dataclass(frozen=True)
+class BoundInput:
+    """An input of an operator, once its columns are known.
+
+    Parameters
+    ----------
+    name
+        What is read.
+    columns
+        The columns that go over the link.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BoundNode:
+    """An operator whose columns are known.
+
+    Parameters
+    ----------
+    name, spec
+        The operator.
+    inputs
+        What it reads.
+    schema
+        The columns of the events that it takes.
+    time, sequence
+        The columns that put events of several inputs in order; without a sequence they are counted.
+    waits
+        Whether inputs that are ahead are kept waiting.
+    """
+
+    name: str
+    spec: OperatorSpec
+    inputs: tuple[BoundInput, ...]
+    schema: pa.Schema
+    time: str
+    sequence: str | None
+    waits: bool
+
+
+def bind(graph: Graph, schemas: Mapping[str, pa.Schema]) -> dict[str, BoundNode]:
+    """Return the operators for the columns of sources, each behind those that it reads.
+
+    A source without events has no columns, and what reads nothing else has no events either: such
+    operators are left out.
+    """
+    known, bound = dict(schemas), dict[str, BoundNode]()
+    times = {one.id: one.time for one in graph.sources}
+    for name in graph.order:
+        inputs = [one for one in graph.inputs(name) if one in known]
+        if not inputs:
+            continue
+        with told_of_operator(name):
+            schema = _common([known[one] for one in inputs])
+            spec = OperatorSpec(graph.nodes[name].query, schema)
+            CountedOperator(spec)  # refuses what cannot be rebuilt
+            kept = retained_schema(spec)
+            time = next(iter(spec.bound.order_by), "")
+            sequence = None
+            if len(inputs) > 1:
+                _check_order(graph, bound, inputs, times, spec, time)
+                sources = all(one in times for one in inputs)
+                if sources and SEQUENCE in schema.names:
+                    sequence = SEQUENCE
+                    if SEQUENCE not in kept.names:
+                        kept = kept.append(schema.field(SEQUENCE))
+        columns = tuple(kept.names)
+        ends = tuple(BoundInput(one, columns) for one in inputs)
+        waits = graph.waits_safely(name)
+        bound[name] = BoundNode(name, spec, ends, kept, time, sequence, waits)
+        known[name] = spec.bound.output
+    return bound
+
+
+def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return the columns that all have, of one type."""
+    first, *others = schemas
+    return pa.schema(
+        [
+            field.remove_metadata()
+            for field in first
+            if all(
+                one.get_field_index(field.name) >= 0 and one.field(field.name).type == field.type
+                for one in others
+            )
+        ]
+    )
+
+
+def _check_order(
+    graph: Graph,
+    bound: Mapping[str, BoundNode],
+    inputs: Sequence[str],
+    times: Mapping[str, str],
+    spec: OperatorSpec,
+    time: str,
+) -> None:
+    """Refuse several inputs that nobody could put in order."""
+    order = spec.query.order
+    if not order or order[0].descending or len(order) > 1:
+        raise BindError(
+            "the events of several inputs are ordered by their time",
+            hint='write order_by("ts") with the one column of their times',
+        )
+    for one in inputs:
+        if one in times and times[one] != time:
+            raise BindError(
+                f"the query is ordered by '{time}', and the time of source '{one}' is another",
+                detail=f"the time of the source is '{times[one]}'",
+                hint=f'write order_by("{times[one]}")',
+            )
+        if one not in times and not tells_time(bound[one].spec, time):
+            raise BindError(
+                f"operator '{one}' does not tell how far its times have come",
+                detail=f"events of {', '.join(inputs)} are put in order by '{time}'",
+                hint=f"give '{one}' windows or within(...), and let '{time}' be the time of an "
+                "event: measures(at='LAST(ts)')",
+            )
+
+
+def tells_time(spec: OperatorSpec, column: str) -> bool:
+    """Say whether it is known how far the times in a column of the matches have come."""
+    bounded = spec.reach is not None or spec.windows is not None
+    return bounded and bool(spec.bound.order_by) and spec.shows_time_in(column)

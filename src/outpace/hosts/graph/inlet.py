@@ -1,0 +1,74 @@
+"""The end of a link at who reads: connected anew whenever the other end was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import zmq
+
+from outpace.engine.state import State
+from outpace.errors import StateError
+from outpace.hosts.graph.message import open_socket, read, write
+
+
+class Inlet:
+    """What is read of one node.
+
+    Parameters
+    ----------
+    context, token
+        That of the process, and the secret of the run.
+    node, reader
+        What is read, and who reads it.
+    """
+
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], token: str, node: str, reader: str
+    ) -> None:
+        self._context, self._token = context, token
+        self.node, self.reader = node, reader
+        self.socket: zmq.Socket[bytes] | None = None
+        self._told = -1
+
+    def connect(self, address: str, wanted: int | None) -> None:
+        """Read from an address on, from an event on; None: all that is retained."""
+        self.close()
+        self.socket = open_socket(self._context, zmq.DEALER)
+        # What comes to the address later is another one, which is told of.
+        self.socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        self.socket.connect(address)
+        self._told = -1
+        self.send("hello", token=self._token, node=self.node, reader=self.reader, next=wanted)
+
+    def receive(self) -> Iterator[tuple[str, State]]:
+        """Yield what came and was not yielded yet, one message at most."""
+        if self.socket is None or not self.socket.poll(0):
+            return
+        kind, message = read(self.socket.recv())
+        if kind == "refused":
+            raise StateError(
+                f"'{self.node}' refused '{self.reader}'", detail=message.numbers["why"]
+            )
+        yield kind, message
+
+    def taken(self, number: int) -> None:
+        """Say that all events before a number are taken."""
+        if number > self._told:
+            self._told = number
+            self.send("taken", number=number)
+
+    def send(self, kind: str, tables: Sequence[pa.Table] = (), **numbers: Any) -> None:
+        """Say something, if anybody is there."""
+        if self.socket is not None:
+            # Where the other end was lost nobody hears it; who comes after it is told anew.
+            with suppress(zmq.Again):
+                self.socket.send(write(kind, tables, **numbers), zmq.NOBLOCK)
+
+    def close(self) -> None:
+        """Read no more."""
+        if self.socket is not None:
+            self.socket.close()
+            self.socket = None

@@ -1,0 +1,83 @@
+"""What goes over a link: values of the project's own codec, told by their kind.
+
+Bytes that are none are refused, whoever wrote them; nothing is ever unpickled. A peer says who it
+is before anything else, with the secret of the run.
+
+From who reads: `hello` (what it reads, and which event it wants next), `taken` (up to which event),
+`saved` (backups, or how many matches are taken for good). From who is read: `welcome` (the backups
+that it keeps), `events`, `promise` (of time), `end`. Between an operator and the monitor: `begun`,
+`ready`, `beat`, `done`, `failed`; `peer` (where another node is), `stop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import zmq
+
+from outpace.engine.arrays import Integers
+from outpace.engine.state import NATURAL, State, integer, integers, reading, require
+from outpace.hosts.graph.backup import Backup
+
+#: The address of links: no other machine can connect.
+LOOPBACK: Final = "tcp://127.0.0.1"
+
+#: Who reads what comes out of a graph.
+SINK: Final = ""
+
+
+def write(kind: str, tables: Sequence[pa.Table] = (), **numbers: Any) -> bytes:
+    """Return a message as bytes."""
+    return State({"kind": kind, **numbers}, tables).encode()
+
+
+def read(data: bytes) -> tuple[str, State]:
+    """Return the kind of a message and the message; raise `StateError` for anything else."""
+    state = State.decode(data)
+    kind = state.numbers.get("kind")
+    require(isinstance(kind, str), "these bytes are no message of a link")
+    return str(kind), state
+
+
+def write_events(rows: pa.Table, numbers: Integers) -> bytes:
+    """Return events as a message; numbers without gaps are told by the first."""
+    first = int(numbers[0])
+    whole = int(numbers[-1]) - first + 1 == len(numbers)
+    tables = [rows] if whole else [rows, pa.table({"number": numbers})]
+    return write("events", tables, first=first)
+
+
+def read_events(state: State) -> tuple[pa.Table, Integers]:
+    """Return the events of a message, and their numbers."""
+    with reading():
+        rows, *others = state.tables
+        if not others:
+            first = integer(state.numbers, "first", NATURAL)
+            return rows, np.arange(first, first + rows.num_rows)
+        (numbers,) = integers(others[0], number=NATURAL)
+        require(len(numbers) == rows.num_rows, "events have no numbers")
+        require((np.diff(numbers) > 0).all(), "numbers of events do not rise")
+        return rows, numbers
+
+
+def write_backups(backups: Iterable[Backup]) -> pa.Table:
+    """Return backups as a table of a message."""
+    return pa.table({"backup": pa.array([one.encoded for one in backups], pa.binary())})
+
+
+def read_backups(state: State) -> list[Backup]:
+    """Return the backups of a message."""
+    with reading():
+        return [Backup.decode(one) for one in state.tables[0]["backup"].to_pylist()]
+
+
+def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socket[bytes]:
+    """Return a socket that holds what it is given: who gives it knows how much that may be."""
+    socket = context.socket(kind)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.SNDHWM, 0)
+    socket.setsockopt(zmq.RCVHWM, 0)
+    return socket

@@ -1,0 +1,250 @@
+"""The output queues of nodes, one for each who reads them, and the socket that serves them.
+
+What a reader may need again is retained; so many events at most are on their way to it, then the
+node waits. A reader that comes again says which event it wants next, or that it has lost all: then
+it gets the backups that are kept here, and all that is retained for it.
+
+Memory: what is retained, and the newest backup of each operator that reads, however far behind.
+Paper: Lima et al., section II-A (there: output queue).
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import zmq
+
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.state import NATURAL, State, integer
+from outpace.errors import OutpaceError
+from outpace.hosts.graph.backup import Backup, keep_newest, taken_until
+from outpace.hosts.graph.message import (
+    LOOPBACK,
+    open_socket,
+    read,
+    read_backups,
+    write,
+    write_backups,
+    write_events,
+)
+from outpace.ingest.retained import RetainedLog
+
+#: So many events are in one message at most.
+MESSAGE_EVENTS: Final = 1 << 13
+
+_LOG: Final = logging.getLogger("outpace.graph")
+
+
+class OutputQueue:
+    """The events of a node that one reader has not taken for good, by their numbers.
+
+    Parameters
+    ----------
+    columns
+        Which of their columns it reads; None: all.
+    most
+        How many events are on their way at most.
+    begin
+        The number of the first event.
+
+    Examples
+    --------
+    >>> queue = OutputQueue(("x",), most=2, begin=5)
+    >>> queue.append(pa.table({"ts": [1, 2, 3], "x": [7, 8, 9]}))
+    >>> queue.has_room, queue.begin_at(None), len(list(queue.messages()))
+    (False, None, 1)
+    >>> queue.taken(7)
+    >>> queue.has_room, len(list(queue.messages()))
+    (True, 1)
+    """
+
+    def __init__(self, columns: tuple[str, ...] | None, most: int, begin: int = 0) -> None:
+        self.columns, self._most, self._begin = columns, most, begin
+        self.log = RetainedLog()
+        self.log.came = begin
+        #: Who reads; None where nobody does at the moment.
+        self.peer: bytes | None = None
+        #: The event that is sent next, and that which the reader takes next.
+        self._sent = self._taken = begin
+        #: Which events the reader had when it came, and how many of them came here again.
+        self._had = self.doubles = 0
+        self._ended = self._told_end = False
+        self._promise = self._told = int(NO_TIME)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more events may come."""
+        return self.log.came - self._taken < self._most
+
+    @property
+    def acknowledged(self) -> int:
+        """How many events the reader will never need again, counted from the first of all."""
+        savepoint = self.log.savepoint
+        return self._begin if savepoint is None else max(self._begin, savepoint.trim + 1)
+
+    @property
+    def retained_bytes(self) -> int:
+        """How much memory the events take that are retained."""
+        return int(self.log.events()[0].nbytes) if len(self.log) else 0
+
+    def append(self, rows: pa.Table) -> None:
+        """Take the next events."""
+        if rows.num_rows:
+            self._drop_doubles(self.log.came, self.log.came + rows.num_rows)
+            self.log.append(rows if self.columns is None else rows.select(self.columns))
+
+    def promise(self, time: int) -> None:
+        """Let the reader know that no later event has a time before this."""
+        self._promise = max(self._promise, time)
+
+    def end(self) -> None:
+        """Let the reader know that no more events come."""
+        self._ended = True
+
+    def thin(self, savepoint: Savepoint) -> None:
+        """Forget what the reader does not need any more."""
+        known = self.log.savepoint
+        if known is None or (savepoint.at, savepoint.trim) >= (known.at, known.trim):
+            self.log.thin(savepoint)
+
+    def begin_at(self, number: int | None) -> None:
+        """Send from an event on, or all that is retained."""
+        if number is None:
+            number = int(self.log.events()[1][0]) if len(self.log) else self.log.came
+            self._had = 0
+        else:
+            self._had = number
+            self._drop_doubles(self._begin, self.log.came)
+        self._sent = self._taken = number
+        self._told_end, self._told = False, int(NO_TIME)
+
+    def _drop_doubles(self, begin: int, end: int) -> None:
+        """Count events that came here again and that the reader has already."""
+        self.doubles += max(0, min(self._had, end) - begin)
+
+    def taken(self, number: int) -> None:
+        """Hear that the reader has taken all events before a number."""
+        self._taken = max(self._taken, number)
+
+    def messages(self) -> Iterator[bytes]:
+        """Yield what may be sent now."""
+        if self._sent < self.log.came and self._sent - self._taken < self._most:
+            rows, numbers = self.log.events()
+            last = self._taken + self._most
+            low = int(np.searchsorted(numbers, self._sent))
+            high = int(np.searchsorted(numbers, last))
+            for start in range(low, high, MESSAGE_EVENTS):
+                stop = min(high, start + MESSAGE_EVENTS)
+                yield write_events(rows.slice(start, stop - start), numbers[start:stop])
+            self._sent = min(last, self.log.came)
+        if self._sent < self.log.came:
+            return
+        if self._promise > self._told:
+            self._told = self._promise
+            yield write("promise", time=self._promise)
+        if self._ended and not self._told_end:
+            self._told_end = True
+            yield write("end", count=self.log.came)
+
+
+class Outlet:
+    """The queues of nodes, by node and reader, behind one socket.
+
+    Parameters
+    ----------
+    context, token
+        That of the process, and the secret of the run.
+    queues
+        The queues.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        token: str,
+        queues: dict[tuple[str, str], OutputQueue],
+    ) -> None:
+        self.queues, self._token = queues, token
+        #: The newest backup of each operator that reads, directly or not.
+        self.backups: dict[str, Backup] = {}
+        #: How many messages came from peers that are none of the run.
+        self.refused = 0
+        self._peers: dict[bytes, tuple[str, str]] = {}
+        self.socket = open_socket(context, zmq.ROUTER)
+        port = self.socket.bind_to_random_port(LOOPBACK)
+        self.address = f"{LOOPBACK}:{port}"
+
+    def keep(self, backups: Iterable[Backup]) -> None:
+        """Keep backups, and forget the events that their operators do not need."""
+        keep_newest(self.backups, backups)
+        for (node, reader), queue in self.queues.items():
+            backup = self.backups.get(reader)
+            if backup is not None and node in backup.inputs:
+                queue.thin(backup.savepoint_for(node))
+
+    def receive(self) -> None:
+        """Hear all that readers say."""
+        while self.socket.poll(0):
+            peer, *frames = self.socket.recv_multipart()
+            try:
+                kind, message = read(b"".join(frames))
+                self._hear(peer, kind, message)
+            except OutpaceError as error:
+                self._refuse(peer, error.message)
+
+    def send(self) -> None:
+        """Send all that may be sent."""
+        for queue in self.queues.values():
+            if queue.peer is not None:
+                for message in queue.messages():
+                    self.socket.send_multipart([queue.peer, message])
+
+    def close(self) -> None:
+        """Serve nobody any more."""
+        self.socket.close()
+
+    def _hear(self, peer: bytes, kind: str, message: State) -> None:
+        numbers = message.numbers
+        if kind == "hello":
+            self._welcome(peer, message)
+            return
+        key = self._peers.get(peer)
+        if key is None:
+            self._refuse(peer, "it did not say who it is")
+            return
+        queue = self.queues[key]
+        if queue.peer != peer:
+            return  # One that was lost has said it, and another one is there.
+        if kind == "taken":
+            queue.taken(integer(numbers, "number", NATURAL))
+        elif kind == "saved" and message.tables:
+            self.keep(read_backups(message))
+        elif kind == "saved":
+            queue.thin(taken_until(integer(numbers, "number", NATURAL)))
+
+    def _welcome(self, peer: bytes, message: State) -> None:
+        numbers = message.numbers
+        key = str(numbers.get("node")), str(numbers.get("reader"))
+        known = hmac.compare_digest(str(numbers.get("token")), self._token)
+        if not known or key not in self.queues:
+            self._refuse(peer, "it is none of this graph")
+            return
+        queue = self.queues[key]
+        if queue.peer is not None:
+            self._peers.pop(queue.peer, None)
+        self._peers[peer], queue.peer = key, peer
+        wanted = numbers.get("next")
+        queue.begin_at(None if wanted is None else integer(numbers, "next", NATURAL))
+        told = write("welcome", [write_backups(self.backups.values())], token=self._token)
+        self.socket.send_multipart([peer, told])
+
+    def _refuse(self, peer: bytes, why: str) -> None:
+        self.refused += 1
+        _LOG.warning("a peer on the socket of a graph was refused: %s", why)
+        self.socket.send_multipart([peer, write("refused", why=why)])

@@ -1,0 +1,301 @@
+"""The run of a graph: its sources are read here, its matches come out here, its monitor is here.
+
+Sources have output queues as operators do, so that what operators need again is retained here.
+Whatever ends a run, an error in a source, in an operator or here, ends its processes.
+
+Memory: what is retained of the sources, and a few batches.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Generator, Iterator
+from types import TracebackType
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import zmq
+
+from outpace.engine.order.source_merge import ticks_of
+from outpace.engine.rows.times import as_integer
+from outpace.engine.state import NATURAL, integer
+from outpace.hosts.graph.graph import BoundNode, Graph, bind
+from outpace.hosts.graph.inlet import Inlet
+from outpace.hosts.graph.member import BEAT_S
+from outpace.hosts.graph.message import SINK, read_events
+from outpace.hosts.graph.metrics import GraphMetrics
+from outpace.hosts.graph.monitor import Monitor
+from outpace.hosts.graph.operator import OperatorSetup, Reader, run_operator
+from outpace.hosts.graph.outlet import MESSAGE_EVENTS, Outlet, OutputQueue
+from outpace.hosts.graph.sink import SinkSetup, make_log, run_sink
+from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
+from outpace.ingest.source import Heartbeat
+
+#: The longest wait for anything.
+_TURN_S: Final = 0.1
+
+
+class _TakenMatches:
+    """The matches of an operator that come out in this process."""
+
+    def __init__(self, inlet: Inlet, sink: Callable[[pa.Table], None] | None) -> None:
+        self.inlet, self.sink = inlet, sink
+        self.stop, self._end, self.doubles = 0, -1, 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether all have come out."""
+        return self.stop == self._end
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield what came; it is taken for good when more is asked for."""
+        for kind, message in self.inlet.receive():
+            if kind == "events":
+                rows, numbers = read_events(message)
+                low = int(np.searchsorted(numbers, self.stop))
+                self.doubles += low
+                if low < len(numbers):
+                    yield rows.slice(low)
+                    self.stop = int(numbers[-1]) + 1
+                self.inlet.taken(self.stop)
+                self.inlet.send("saved", number=self.stop)
+            elif kind == "end":
+                self._end = integer(message.numbers, "count", NATURAL)
+
+
+class GraphRun:
+    """A graph that runs; see `outpace.graph`.
+
+    Parameters
+    ----------
+    graph
+        The graph. It runs while matches are asked for.
+
+    Examples
+    --------
+    >>> import outpace as op
+    >>> falls = (op.Query("falls").order_by("ts").pattern("A B").define(B="close < A.close")
+    ...          .measures(at="B.ts", low="B.close"))
+    >>> lower = (op.Query("lower").order_by("at").pattern("A B").define(B="low < A.low")
+    ...          .measures(at="B.at"))
+    >>> ticks = op.sources.stock_events(1000)
+    >>> with op.graph(ticks, {"falls": falls, "alarm": lower.of("falls")}).run() as run:
+    ...     found = run.tables()["alarm"]
+    >>> found.equals(op.match(op.match(ticks.table(), falls), lower))
+    True
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        #: What is counted, brought up to date while the graph runs.
+        self.metrics = GraphMetrics()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(1)
+        self._monitor: Monitor | None = None
+        self._outlet: Outlet | None = None
+        self._taken: dict[str, _TakenMatches] = {}
+        self._logs: dict[str, str] = {}
+        self._schemas: dict[str, pa.Schema] = {}
+        self._ended: set[str] = set()
+        self._counted_at = 0.0
+        self._tables = self._run()
+
+    def __repr__(self) -> str:
+        return f"run of {self._graph!r}"
+
+    def __iter__(self) -> Iterator[tuple[str, pa.Table]]:
+        return self
+
+    def __next__(self) -> tuple[str, pa.Table]:
+        return next(self._tables)
+
+    def __enter__(self) -> GraphRun:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes; what has not come out does not."""
+        self._tables.close()
+        self._context.destroy(0)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Run to the end, and return all matches that no sink takes, by operator."""
+        found: dict[str, list[pa.Table]] = {}
+        for name, table in self:
+            found.setdefault(name, []).append(table)
+        for name, sink in self._graph.sinks.items():
+            if sink is None and name in self._schemas:
+                found.setdefault(name, []).append(self._schemas[name].empty_table())
+        return {name: pa.concat_tables(tables) for name, tables in found.items()}
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """The identifiers of the processes, by operator; that of a sink is `sink of` its."""
+        return {} if self._monitor is None else self._monitor.pids
+
+    def _run(self) -> Generator[tuple[str, pa.Table], None, None]:
+        reader = SourceReader(self._graph.sources, MESSAGE_EVENTS)
+        try:
+            bound = bind(self._graph, self._begin(reader))
+            self._start(bound)
+            while not self._is_done():
+                yield from self._turn(reader)
+            self._count()
+        finally:
+            reader.stop()
+            if self._monitor is not None:
+                self._monitor.close()
+            for one in self._taken.values():
+                one.inlet.close()
+            if self._outlet is not None:
+                self._outlet.close()
+
+    def _begin(self, reader: SourceReader) -> dict[str, pa.Schema]:
+        """Wait for the columns of all sources, and return them; what has ended has none."""
+        schemas: dict[str, pa.Schema] = {}
+        waiting = {one.id for one in self._graph.sources}
+        while waiting:
+            reader.listen()
+            for source in sorted(waiting):
+                item = reader.next(source)
+                while isinstance(item, Heartbeat):
+                    reader.pop(source)
+                    item = reader.next(source)
+                if isinstance(item, pa.RecordBatch):
+                    schemas[source] = item.schema
+                if item is not None:
+                    waiting.discard(source)
+            if waiting:
+                reader.wakes.poll(_TURN_S)
+        return schemas
+
+    def _start(self, bound: dict[str, BoundNode]) -> None:
+        graph, token = self._graph, secrets.token_hex(16)
+        self._schemas = {name: one.spec.bound.output for name, one in bound.items()}
+        for name, sink in graph.sinks.items():
+            if name in bound and sink is not None and not callable(sink):
+                self._logs[name] = make_log(sink, self._schemas[name], name)
+        queues = {
+            (source.id, name): OutputQueue(one.inputs[0].columns, graph.queue_events)
+            for source in graph.sources
+            for name, one in bound.items()
+            if source.id in (given.name for given in one.inputs)
+        }
+        self._outlet = Outlet(self._context, token, queues)
+        self._monitor = monitor = Monitor(self._context, token, graph.patience_s)
+        for source in graph.sources:
+            monitor.tell(source.id, self._outlet.address)
+        for name, node in bound.items():
+            inputs = [one.name for one in node.inputs]
+            setup = OperatorSetup(
+                node, _readers(graph, bound, name), graph.followers(name), graph.queue_events
+            )
+            monitor.start(name, run_operator, setup, inputs, node.spec)
+            if name in self._logs:
+                called = f"sink of {name}"
+                sink_setup = SinkSetup(called, name, self._logs[name])
+                monitor.start(called, run_sink, sink_setup, [name])
+            elif name in graph.sinks:
+                given = graph.sinks[name]
+                inlet = Inlet(self._context, token, name, SINK)
+                self._taken[name] = _TakenMatches(inlet, given if callable(given) else None)
+
+    def _is_done(self) -> bool:
+        assert self._monitor is not None
+        done = [one.ended for one in self._taken.values()]
+        return all(done) and all(self._monitor.is_done(f"sink of {name}") for name in self._logs)
+
+    def _turn(self, reader: SourceReader) -> Iterator[tuple[str, pa.Table]]:
+        """Let everything go on by one turn, and yield what came out."""
+        monitor, outlet = self._monitor, self._outlet
+        assert monitor is not None
+        assert outlet is not None
+        reader.listen()
+        self._read(reader, outlet)
+        outlet.send()
+        self._wait(reader, monitor, outlet)
+        for name in monitor.turn():
+            if name in self._taken:
+                address = monitor.addresses[name]
+                self._taken[name].inlet.connect(address, self._taken[name].stop)
+        outlet.receive()
+        if time.monotonic() - self._counted_at >= BEAT_S:
+            self._count()
+        for name, one in self._taken.items():
+            for table in one.tables():
+                if one.sink is None:
+                    yield name, table
+                else:
+                    one.sink(table)
+
+    def _wait(self, reader: SourceReader, monitor: Monitor, outlet: Outlet) -> None:
+        """Wait until something comes from anywhere."""
+        poller = zmq.Poller()
+        for socket in (monitor.socket, outlet.socket):
+            poller.register(socket, zmq.POLLIN)
+        for one in self._taken.values():
+            if one.inlet.socket is not None:
+                poller.register(one.inlet.socket, zmq.POLLIN)
+        for handle in (reader.wakes.fileno(), *monitor.sentinels):
+            poller.register(handle, zmq.POLLIN)
+        poller.poll(int(_TURN_S * 1000))
+
+    def _read(self, reader: SourceReader, outlet: Outlet) -> None:
+        """Let the queues of sources take what these have, as far as there is room."""
+        for source in self._graph.sources:
+            queues = [queue for key, queue in outlet.queues.items() if key[0] == source.id]
+            while source.id not in self._ended and all(one.has_room for one in queues):
+                item = reader.next(source.id)
+                if item is None:
+                    break
+                rows = item.num_rows if isinstance(item, pa.RecordBatch) else 0
+                reader.pop(source.id, rows)
+                for queue in queues:
+                    _give(queue, item, source.time)
+                if isinstance(item, SourceEnd):
+                    self._ended.add(source.id)
+        reader.check()
+
+    def _count(self) -> None:
+        """Bring the metrics up to date."""
+        self._counted_at = time.monotonic()
+        assert self._monitor is not None
+        assert self._outlet is not None
+        queues = self._outlet.queues.values()
+        self.metrics.retained_events = sum(len(one.log) for one in queues)
+        self.metrics.retained_bytes = sum(one.retained_bytes for one in queues)
+        self.metrics.refused = self._outlet.refused + self._monitor.refused
+        for name in self._monitor.pids:
+            self.metrics.operators[name] = self._monitor.metrics(name)
+
+
+def _readers(graph: Graph, bound: dict[str, BoundNode], name: str) -> tuple[Reader, ...]:
+    """Return who reads an operator."""
+    found = [
+        Reader(one.name, one.inputs[0].columns, len(one.inputs) > 1)
+        for one in bound.values()
+        if name in (given.name for given in one.inputs)
+    ]
+    if name in graph.sinks:
+        found.append(Reader(SINK, None, False))
+    return tuple(found)
+
+
+def _give(queue: OutputQueue, item: Item, column: str) -> None:
+    """Let a queue take what came of a source."""
+    match item:
+        case Heartbeat() if queue.log.schema is not None and column in queue.log.schema.names:
+            kind = queue.log.schema.field(column).type
+            queue.promise(as_integer(item.time, kind) * ticks_of(kind))
+        case SourceEnd():
+            queue.end()
+        case pa.RecordBatch():
+            queue.append(pa.Table.from_batches([item]))

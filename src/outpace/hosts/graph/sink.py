@@ -1,0 +1,108 @@
+"""The process of a sink: it appends matches to an event log, each once, whoever is lost.
+
+The offset of a match in the log is its number, so the log itself says which one comes next.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.state import NATURAL, integer
+from outpace.errors import BindError, DataError, OutpaceError
+from outpace.hosts.graph.inlet import Inlet
+from outpace.hosts.graph.member import Member
+from outpace.hosts.graph.message import SINK, read_events
+from outpace.hosts.graph.metrics import NodeMetrics
+from outpace.ingest.log.folder import SEGMENT_BYTES, create_folder
+from outpace.ingest.log.reader import Log
+from outpace.pattern.types import is_instant
+
+_TURN_S: Final = 0.1
+#: How long the lock of a process that was lost may last.
+_PATIENCE_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class SinkSetup:
+    """What the process of a sink is started with.
+
+    Parameters
+    ----------
+    name
+        What the monitor calls it.
+    node
+        The operator whose matches it takes.
+    path
+        The folder of the log.
+    """
+
+    name: str
+    node: str
+    path: str
+
+
+def make_log(path: str | os.PathLike[str], schema: pa.Schema, node: str) -> str:
+    """Make an event log for matches, and return its path."""
+    place = Path(path)
+    if (place / "log.json").exists():
+        raise DataError(
+            f"there is a log in '{place}' already",
+            hint=f"name a new folder for the matches of '{node}'",
+        )
+    times = [one.name for one in schema if is_instant(one.type)]
+    times += [one.name for one in schema if pa.types.is_integer(one.type)]
+    if not times:
+        raise BindError(
+            f"matches of '{node}' have no time, so that they cannot go to an event log",
+            hint="add a measure with a time: measures(at='LAST(ts)')",
+        )
+    return str(create_folder(place, schema, times[0], SEGMENT_BYTES).path)
+
+
+def run_sink(setup: SinkSetup, monitor: str, token: str, number: int, parent: Connection) -> None:
+    """Work until the monitor says that all is done; the body of the process."""
+    member = Member(setup.name, monitor, token, number, parent)
+    try:
+        _work(setup, member, token)
+    except OutpaceError as error:
+        member.fail(error.code, error.message, error.detail, error.hint, error.where)
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        member.fail("", message, traceback.format_exc(), None, None)
+
+
+def _work(setup: SinkSetup, member: Member, token: str) -> None:
+    writer = Log.open(setup.path).writer(sync="never")
+    inlet = Inlet(member.context, token, setup.node, SINK)
+    metrics, end, told = NodeMetrics(), -1, False
+    member.ready(None)
+    while not member.stopped:
+        member.wait([inlet.socket] if inlet.socket else [], _TURN_S)
+        for _, address in member.peers():
+            inlet.connect(address, writer.stop)
+        for kind, message in inlet.receive():
+            if kind == "events":
+                rows, numbers = read_events(message)
+                low = int(np.searchsorted(numbers, writer.stop))
+                metrics.doubles += low
+                if low < len(numbers):
+                    writer.append(rows.slice(low))
+                inlet.taken(writer.stop)
+                inlet.send("saved", number=writer.stop)
+            elif kind == "end":
+                end = integer(message.numbers, "count", NATURAL)
+        if writer.stop == end and not told:
+            told = True
+            member.done()
+        if member.due:
+            metrics.events = writer.stop
+            member.beat(asdict(metrics))
+    writer.close()

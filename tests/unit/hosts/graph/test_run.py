@@ -1,0 +1,226 @@
+"""Graphs with real processes and sockets: what comes out is the same, whatever is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import zmq
+from support.graphs import (
+    WINDOWS,
+    Dying,
+    PacedRows,
+    chain,
+    diamond,
+    draw_kills,
+    expected,
+    letters,
+    pairs,
+    run_with_kills,
+)
+
+import outpace as op
+from outpace.hosts.graph.message import write
+
+ROWS = letters(4000, seed=1)
+BATCHES = 100
+
+
+def test_without_kills_a_chain_gives_what_its_queries_give_one_by_one() -> None:
+    operators = chain(WINDOWS["count"])
+    run = run_with_kills(ROWS, operators, {})
+    assert run.found["three"].equals(expected(ROWS, operators)["three"])
+    metrics = run.metrics.operators
+    assert [metrics[name].replays for name in ("one", "two", "three")] == [0, 0, 0]
+    assert metrics["one"].events <= ROWS.num_rows
+    assert metrics["one"].doubles == 0
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [
+        {40: ("two",), 70: ("two",)},
+        {30: ("one", "two"), 60: ("two", "three")},
+        {50: ("one", "two", "three")},
+    ],
+    ids=["one", "adjacent", "all"],
+)
+def test_a_chain_gives_the_same_when_operators_are_killed(
+    kills: dict[int, tuple[str, ...]],
+) -> None:
+    operators = chain(WINDOWS["time"])
+    run = run_with_kills(ROWS, operators, kills)
+    assert run.killed
+    assert run.found["three"].equals(expected(ROWS, operators)["three"])
+    assert sum(one.replays for one in run.metrics.operators.values()) >= len(run.killed)
+    assert all(run.metrics.operators[name].recover_s > 0 for name in run.killed)
+
+
+def test_a_diamond_gives_the_same_when_operators_are_killed() -> None:
+    operators = diamond(WINDOWS["count"])
+    run = run_with_kills(ROWS, operators, {30: ("left",), 60: ("left", "join")})
+    assert run.killed
+    assert run.found["join"].equals(expected(ROWS, operators)["join"])
+
+
+def test_a_log_has_each_match_once_when_its_writer_is_killed(tmp_path: Path) -> None:
+    operators = chain(WINDOWS["predicate"])
+    kills = {30: ("sink of three",), 60: ("three", "sink of three")}
+    run = run_with_kills(ROWS, operators, kills, sinks={"three": tmp_path / "log"})
+    assert "sink of three" in run.killed
+    assert run.found == {}
+    log = op.log.open(tmp_path / "log")
+    assert log.read().equals(expected(ROWS, operators)["three"])
+
+
+def test_a_stuck_operator_is_started_again() -> None:
+    operators = chain(WINDOWS["count"])
+    run = run_with_kills(ROWS, operators, {50: ("two",)}, sign=signal.SIGSTOP, patience_s=2.0)
+    assert run.killed == ["two"]
+    assert run.metrics.operators["two"].replays >= 1
+    assert run.found["three"].equals(expected(ROWS, operators)["three"])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", [*WINDOWS, None])
+@pytest.mark.parametrize("seed", range(10))
+def test_chains_give_the_same_whatever_is_killed(kind: str | None, seed: int) -> None:
+    rows = letters(8000, seed)
+    operators = chain(WINDOWS[kind] if kind else None, keyed=seed % 2 == 1)
+    run = run_with_kills(rows, operators, draw_kills(seed, list(operators), 200, 5), wait=False)
+    assert run.found["three"].equals(expected(rows, operators)["three"])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("seed", range(10))
+def test_diamonds_give_the_same_whatever_is_killed(kind: str, seed: int) -> None:
+    rows = letters(8000, seed)
+    operators = diamond(WINDOWS[kind])
+    run = run_with_kills(rows, operators, draw_kills(seed, list(operators), 200, 5), wait=False)
+    assert run.found["join"].equals(expected(rows, operators)["join"])
+
+
+def test_matches_come_out_where_they_are_asked_for() -> None:
+    operators = chain(WINDOWS["count"])
+    source = PacedRows("events", rows=ROWS.slice(0, 800))
+    taken: list[pa.Table] = []
+    graph = op.graph(source, operators, {"one": taken.append, "three": taken.append})
+    with graph.run() as run:
+        assert list(run) == []
+    want = expected(ROWS.slice(0, 800), operators)
+    assert sum(table.num_rows for table in taken) == want["one"].num_rows + want["three"].num_rows
+
+
+def test_a_source_without_events_gives_nothing() -> None:
+    source = PacedRows("events", rows=ROWS.slice(0, 0))
+    with op.graph(source, chain(WINDOWS["count"])).run() as run:
+        assert run.tables() == {}
+
+
+def test_a_reader_that_is_slow_keeps_the_sources_waiting() -> None:
+    rows, read = letters(4000, 2), list[int]()
+    source = PacedRows("events", rows=rows, before=read.append)
+    query = op.Query("all").order_by("ts").pattern("A").measures(at="A.ts")
+    with op.graph(source, {"all": query}, queue_events=100).run() as run:
+        first = next(run)[1]
+        before = len(read)
+        time.sleep(0.5)
+        # Nobody takes more, so that no more is read than links and reader hold.
+        assert len(read) - before <= 8
+        rest = sum(table.num_rows for _, table in run)
+    assert first.num_rows + rest == rows.num_rows
+
+
+def test_an_error_in_the_data_ends_the_run_and_names_the_operator() -> None:
+    rows = ROWS.slice(0, 400).set_column(0, "ts", pa.array([*range(399), 0]))
+    source = PacedRows("events", rows=rows)
+    with op.graph(source, {"one": pairs("a", "b", None)}).run() as run:
+        with pytest.raises(op.DataError, match="comes before") as caught:
+            run.tables()
+        assert "operator 'one'" in str(caught.value)
+    assert run.processes == {}
+
+
+def test_an_operator_that_is_always_lost_ends_the_run() -> None:
+    source = PacedRows("events", rows=ROWS.slice(0, 400))
+    query = op.Query("die").order_by("ts").apply(Dying).over(WINDOWS["count"])
+    graph = op.graph(source, {"one": query})
+    with graph.run() as run, pytest.raises(op.InstanceError, match="'one' was lost 11 times"):
+        run.tables()
+
+
+def test_foreign_peers_are_refused_and_nothing_is_lost() -> None:
+    operators = chain(WINDOWS["count"])
+    rows = ROWS.slice(0, 2000)
+    source = PacedRows("events", rows=rows)
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    with op.graph(source, operators).run() as run, context:
+        first = next(run)
+        assert run._monitor is not None
+        addresses = set(run._monitor.addresses.values())
+        hello = write("hello", token="guess", node="one", reader="two", next=0)
+        answers = []
+        for address in addresses:
+            peer = context.socket(zmq.DEALER)
+            peer.setsockopt(zmq.LINGER, 0)
+            peer.connect(address)
+            for data in (hello, b"GET / HTTP/1.1", write("taken", number=7)):
+                peer.send(data)
+            answers.append(peer)
+        found = [first, *run]
+        kinds = [peer.recv() for peer in answers if peer.poll(2000)]
+        for peer in answers:
+            peer.close()
+        assert len(kinds) == len(addresses)
+        assert all(b"refused" in data for data in kinds)
+        assert run.metrics.refused >= 1
+    table = pa.concat_tables([table for _, table in found])
+    assert table.equals(expected(rows, operators)["three"])
+
+
+def test_processes_end_with_the_run() -> None:
+    source = PacedRows("events", rows=ROWS)
+    with op.graph(source, chain(WINDOWS["count"])).run() as run:
+        next(run)
+        pids = list(run.processes.values())
+        assert len(pids) == 3
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert threading.active_count() < 20
+
+
+def test_two_sources_are_merged_as_a_run_merges_them() -> None:
+    east, west = (
+        op.sources.simple_events(500, seed=seed, types="abc", id=f"s{seed}") for seed in (1, 2)
+    )
+    query = (
+        op.Query("pairs")
+        .order_by("ts")
+        .pattern("A B")
+        .define(A="type = 'a'")
+        .measures(at="B.ts", type="B.type")
+    )
+    with op.graph([east, west], {"pairs": query}).run() as run:
+        found = run.tables()["pairs"]
+    with op.run(query, [east, west]) as tables:
+        want = pa.concat_tables(list(tables))
+    assert found.num_rows > 0
+    assert found.equals(want)
+
+
+def test_a_second_operator_may_read_a_source_and_an_operator() -> None:
+    window = WINDOWS["time"]
+    first = pairs("a", "b", window)
+    rows = ROWS.slice(0, 2000)
+    second = op.Query("s").order_by("ts").pattern("A B").define(A="v < 50", B="v > 50")
+    shown = first.measures(ts="B.ts", v="B.v")
+    operators = {"one": shown.of("events"), "two": second.measures(at="B.ts").of("events", "one")}
+    run = run_with_kills(rows, operators, {20: ("one",), 35: ("one", "two")})
+    assert run.found["two"].equals(expected(rows, operators)["two"])
