@@ -31,6 +31,7 @@ _COMMANDS: Final = {
     "run": "run",
     "stream": "stream",
     "replay": "replay",
+    "graph": "graphs",
     "top": "top",
     "log": "log",
     "clock": "clock",

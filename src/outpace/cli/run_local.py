@@ -208,7 +208,7 @@ class TableResult:
         if format is DataFormat.PARQUET:
             pq.write_table(self.table, folder / f"{name}.snappy.parquet")
         else:
-            lines = _csv_lines if format is DataFormat.CSV else _json_lines
+            lines = _csv_lines if format is DataFormat.CSV else json_lines
             with (folder / f"{name}.{format.value}").open("w", encoding="utf-8") as file:
                 if header and format is DataFormat.CSV:
                     file.write(",".join(map(str, _quoted(pa.array(self.schema.names)))) + "\n")
@@ -314,7 +314,8 @@ def _quoted(column: pa.Array) -> list[str | None]:
     return list(pc.if_else(needed, escaped, column).to_pylist())
 
 
-def _json_lines(batch: pa.RecordBatch) -> Iterable[str]:
+def json_lines(batch: pa.RecordBatch) -> Iterable[str]:
+    """Return rows as lines of JSON, without their ends."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         key = json.dumps(name, ensure_ascii=False) + ":"

@@ -167,9 +167,9 @@ def graph(
         of the query: by time, sequence number (of a source with a column `seq`; else events are
         counted) and name.
     sinks
-        The operators whose matches come out: their names, or what takes the matches of each, a
-        function that is called with tables here, or a folder for an event log. By default those
-        that no other reads.
+        The operators whose matches come out, beside those that no other reads: their names, or
+        what takes the matches of each, a function that is called with tables here, or a folder for
+        an event log.
     queue_events
         How many events are on their way between two operators at most; then the earlier one waits.
     patience_s
@@ -276,14 +276,13 @@ def _check_query(query: Query) -> None:
 def _sinks(
     graph: Graph, sinks: Mapping[str, Sink] | Sequence[str] | None
 ) -> dict[str, Sink | None]:
-    if sinks is None:
-        return {name: None for name in graph.nodes if not graph.readers(name)}
     chosen: dict[str, Sink | None] = {}
     items: Iterable[tuple[object, Sink | None]]
     if isinstance(sinks, Mapping):
         items = sinks.items()
     else:
-        items = ((one, None) for one in some_names(sinks, "sinks", hint='write ["alarm"]'))
+        names = () if sinks is None else some_names(sinks, "sinks", hint='write ["alarm"]')
+        items = ((one, None) for one in names)
     for name, sink in items:
         if not isinstance(name, str) or name not in graph.nodes:
             raise BindError(
@@ -293,13 +292,8 @@ def _sinks(
         if sink is not None and not callable(sink):
             a_path(sink, f"the sink of '{name}'")
         chosen[name] = sink
-    idle = [one for one in graph.nodes if not graph.readers(one) and one not in chosen]
-    if idle:
-        raise BindError(
-            f"nobody takes the matches of operator '{idle[0]}'",
-            hint="add it to the sinks, or leave it out",
-        )
-    return chosen
+    last = {name: None for name in graph.nodes if not graph.readers(name)}
+    return last | chosen
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from outpace.hosts.processes.worker import end_with
 
 #: Seconds between two beats of the heart.
 BEAT_S: Final = 0.2
+#: How long the last word of a process may take.
+_LINGER_MS: Final = 500
 
 
 class Member:
@@ -71,9 +73,12 @@ class Member:
     ) -> None:
         """Let the monitor know why the process cannot go on, and end."""
         self._tell("failed", code=code, message=message, detail=detail, hint=hint, where=where)
-        self._socket.setsockopt(zmq.LINGER, 1000)
-        self._socket.close()
-        self.context.destroy(0)
+        self._end()
+
+    def leave(self, metrics: dict[str, Any]) -> None:
+        """Let the monitor know how it stands with a process whose work is done."""
+        self.beat(metrics)
+        self._end()
 
     def peers(self) -> Iterator[tuple[str, str]]:
         """Yield which nodes are at new addresses."""
@@ -94,6 +99,10 @@ class Member:
                 self._peers[str(message.numbers["node"])] = str(message.numbers["address"])
             elif kind == "stop":
                 self.stopped = True
+
+    def _end(self) -> None:
+        self._socket.close(_LINGER_MS)
+        self.context.destroy(0)
 
     def _tell(self, kind: str, **numbers: Any) -> None:
         self._socket.send(write(kind, **self._who, **numbers))

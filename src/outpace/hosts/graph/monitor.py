@@ -11,7 +11,9 @@ from __future__ import annotations
 import hmac
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -29,6 +31,7 @@ from outpace.hosts.processes.processes import process_context, start_process
 _ATTEMPTS: Final = 10
 #: How long processes may take to end by themselves.
 _END_S: Final = 2.0
+_POLL_MS: Final = 20
 
 _LOG: Final = logging.getLogger("outpace.graph")
 
@@ -112,18 +115,7 @@ class Monitor:
 
     def turn(self) -> Iterator[str]:
         """Hear all processes, start lost ones again, and yield the nodes that can be read now."""
-        while self.socket.poll(0):
-            peer, *frames = self.socket.recv_multipart()
-            try:
-                kind, message = read(b"".join(frames))
-                known = self._known(message.numbers)
-            except StateError:
-                known = None
-            if known is None:
-                self.refused += 1
-                _LOG.warning("a peer on the socket of a monitor was refused")
-                continue
-            yield from self._hear(peer, kind, known, message.numbers)
+        yield from self._receive()
         now = time.monotonic()
         for name, one in self._watched.items():
             assert one.process is not None
@@ -147,10 +139,33 @@ class Monitor:
             if one.peer is not None:
                 self._send(one.peer, "stop")
         end = time.monotonic() + _END_S
+        # They tell how it stands with them before they end.
+        while any(one.process and one.process.is_alive() for one in self._watched.values()):
+            if time.monotonic() > end:
+                break
+            self.socket.poll(_POLL_MS)
+            with suppress(OutpaceError):
+                deque(self._receive(), maxlen=0)
+        with suppress(OutpaceError):
+            deque(self._receive(), maxlen=0)
         for one in self._watched.values():
-            self._release(one, max(0.0, end - time.monotonic()))
+            self._release(one, 0.0)
         self._watched = {}
         self.socket.close()
+
+    def _receive(self) -> Iterator[str]:
+        while self.socket.poll(0):
+            peer, *frames = self.socket.recv_multipart()
+            try:
+                kind, message = read(b"".join(frames))
+                known = self._known(message.numbers)
+            except StateError:
+                known = None
+            if known is None:
+                self.refused += 1
+                _LOG.warning("a peer on the socket of a monitor was refused")
+                continue
+            yield from self._hear(peer, kind, known, message.numbers)
 
     def _start(self, name: str) -> None:
         one = self._watched[name]

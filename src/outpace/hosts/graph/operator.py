@@ -138,6 +138,7 @@ class _Operator:
             self._turn()
             if self._member.due:
                 self._member.beat(asdict(self._counted()))
+        self._member.leave(asdict(self._counted()))
 
     def _turn(self) -> None:
         outlet = self._outlet

@@ -26,8 +26,6 @@ from outpace.ingest.log.reader import Log
 from outpace.pattern.types import is_instant
 
 _TURN_S: Final = 0.1
-#: How long the lock of a process that was lost may last.
-_PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,8 @@ def _work(setup: SinkSetup, member: Member, token: str) -> None:
         if writer.stop == end and not told:
             told = True
             member.done()
+        metrics.events = writer.stop
         if member.due:
-            metrics.events = writer.stop
             member.beat(asdict(metrics))
     writer.close()
+    member.leave(asdict(metrics))

@@ -1,0 +1,77 @@
+"""`outpace graph`: graphs of operators from a file, each operator in a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from outpace.cli.graph_file import read_graph
+from outpace.cli.run_local import json_lines
+from outpace.errors import BindError
+from outpace.hosts.graph.metrics import GraphMetrics
+from outpace.report.table import FittedTable
+
+graphs = typer.Typer(no_args_is_help=True, help="Run graphs of operators.")
+
+GraphFile = Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file with the graph.")]
+
+
+@graphs.callback()
+def group() -> None:
+    """Run graphs of operators."""
+
+
+@graphs.command()
+def run(
+    file: GraphFile,
+    metrics: Annotated[bool, typer.Option(help="Show what was counted, at the end.")] = False,
+) -> None:
+    """Run a graph; matches that go to no log are written as JSON lines."""
+    graph = read_graph(file)
+    printed = [name for name, sink in graph.sinks.items() if sink is None]
+    with graph.run() as running:
+        for name, table in running:
+            _print(name if len(printed) > 1 else None, table)
+        counted = running.metrics
+    if metrics:
+        _show(counted)
+
+
+def _print(name: str | None, table: pa.Table) -> None:
+    """Write matches as lines, with the operator where several have matches."""
+    if name is not None:
+        if "operator" in table.column_names:
+            raise BindError(
+                f"matches of '{name}' have a column 'operator', which says whose a line is",
+                hint="give the column another name, or let the matches go to a log",
+            )
+        column = pa.array([name] * table.num_rows, pa.string())
+        table = table.add_column(0, "operator", column)
+    for batch in table.to_batches():
+        for line in json_lines(batch):
+            typer.echo(line)
+
+
+def _show(counted: GraphMetrics) -> None:
+    shown = Table()
+    columns = ("operator", "events", "matches", "retained", "skipped", "replays", "recovered")
+    for column in (*columns, "doubles"):
+        shown.add_column(column, justify="left" if column == "operator" else "right")
+    for name, one in counted.operators.items():
+        shown.add_row(
+            Text(name),
+            f"{one.events:,}",
+            f"{one.matches:,}",
+            f"{one.retained_events:,}",
+            f"{one.skipped_share:.0%}",
+            str(one.replays),
+            f"{one.recover_s:.2f} s" if one.replays else "",
+            str(one.doubles),
+        )
+    Console(stderr=True).print(FittedTable(shown))

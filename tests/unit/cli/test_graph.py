@@ -1,0 +1,140 @@
+"""`outpace graph run`: graphs from TOML files, and what is wrong in them shown with its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from typer.testing import CliRunner
+
+import outpace as op
+from outpace.cli.main import app
+
+FALLS = """MATCH_RECOGNIZE (
+  ORDER BY ts
+  MEASURES LAST(DOWN.ts) AS at, LAST(DOWN.price) AS low
+  PATTERN (DOWN DOWN)
+  DEFINE DOWN AS price < PREV(price)
+)"""
+ALARM = """MATCH_RECOGNIZE (
+  ORDER BY at
+  MEASURES B.at AS at, A.low AS before, B.low AS low
+  PATTERN (A B)
+  DEFINE B AS low < A.low
+)"""
+GRAPH = f'''
+[sources.ticks]
+path = "ticks.csv"
+
+[operators.falls]
+file = "falls.sql"
+
+[operators.alarm]
+of = "falls"
+sql = """
+{ALARM}"""
+'''
+PRICES = [9, 8, 7, 8, 7, 6, 9, 8, 6, 7, 5, 4, 8, 7, 3, 9]
+TICKS = pa.table({"ts": range(len(PRICES)), "price": PRICES})
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    pyarrow.csv.write_csv(TICKS, "ticks.csv")
+    Path("falls.sql").write_text(FALLS)
+    return tmp_path
+
+
+def run(text: str, *options: str) -> tuple[int, str, str]:
+    Path("graph.toml").write_text(text)
+    done = CliRunner().invoke(app, ["graph", "run", "graph.toml", *options])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+def expected() -> tuple[pa.Table, pa.Table]:
+    falls = op.match(TICKS, op.Query.from_sql(FALLS))
+    return falls, op.match(falls, op.Query.from_sql(ALARM))
+
+
+def test_matches_are_written_as_lines() -> None:
+    code, out, err = run(GRAPH, "--metrics")
+    assert code == 0, err
+    assert [json.loads(line) for line in out.splitlines()] == expected()[1].to_pylist()
+    assert "replays" in err
+    assert "falls" in err
+
+
+def test_matches_go_to_logs_and_the_others_to_lines(folder: Path) -> None:
+    other = '\n[operators.other]\nof = ["ticks"]\nfile = "falls.sql"\n[sinks]\nfalls = "out/log"\n'
+    code, out, err = run(GRAPH + other)
+    assert code == 0, err
+    rows = [json.loads(line) for line in out.splitlines()]
+    falls, alarm = expected()
+    assert [one for one in rows if one.pop("operator") == "alarm"] == alarm.to_pylist()
+    assert len(rows) == falls.num_rows + alarm.num_rows
+    assert op.log.open(folder / "out" / "log").read().equals(falls)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('of = "falls"', 'of = "fals"', "operator 'alarm' reads 'fals'"),
+        ('of = "falls"', 'of = "alarm"', "the graph has a cycle"),
+        ('of = "falls"', "of = 3", "of is a list of names"),
+        ('path = "ticks.csv"', 'pth = "ticks.csv"', "unknown key 'pth'"),
+        ('path = "ticks.csv"', 'path = "ticks.txt"', "tells no format"),
+        ('path = "ticks.csv"', "path = 3", "path is a text"),
+        ('path = "ticks.csv"', 'time = "ts"', "source 'ticks' has no path"),
+        ('path = "ticks.csv"', 'path = "ticks.csv"\nheader = 1', "header is true or false"),
+        ('file = "falls.sql"', 'file = "none.sql"', "there is no query file"),
+        ('file = "falls.sql"', "", "operator 'falls' has either sql or file"),
+        ("B.low AS low", "B.lo AS low", "unknown column 'lo'"),
+        ("PATTERN (A B)", "PATTERN (A", "syntax"),
+        ("[operators.alarm]", "[operators.falls]", "is not TOML"),
+        ("[sources.ticks]", "[[[sources]]]", "is not TOML"),
+        ("[sources.ticks]", "[sources.falls]", "are named 'falls'"),
+        ("[sources.ticks]", "patience_s = 0\n[sources.ticks]", "patience_s is a number above 0"),
+        ("[sources.ticks]", "[sinks]\nnone = 'log'\n[sources.ticks]", "no operator 'none'"),
+        ("[sources.ticks]", "sinks = 3\n[sources.ticks]", "sinks are names"),
+        ("[sources.ticks]", "[source.ticks]", "unknown key 'source'"),
+    ],
+)
+def test_what_is_wrong_ends_with_code_2_and_its_place(old: str, new: str, message: str) -> None:
+    assert old in GRAPH
+    code, out, err = run(GRAPH.replace(old, new, 1))
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "graph.toml" in err or "operator '" in err
+
+
+@pytest.mark.parametrize("text", ["", "[sources.ticks]\npath = 'ticks.csv'"])
+def test_a_graph_without_its_parts_is_refused(text: str) -> None:
+    code, _, err = run(text)
+    assert code == 2
+    assert "the graph has no" in err
+
+
+def test_a_file_that_is_missing_is_refused() -> None:
+    done = CliRunner().invoke(app, ["graph", "run", "none.toml"])
+    assert done.exit_code == 2
+    assert "there is no file 'none.toml'" in done.stderr
+
+
+def test_a_log_that_is_there_is_not_written_to(folder: Path) -> None:
+    op.log.create(folder / "log", pa.schema({"ts": pa.int64()}))
+    code, _, err = run(GRAPH + '[sinks]\nalarm = "log"\n')
+    assert code == 2
+    assert "there is a log in" in err
+
+
+def test_data_out_of_order_ends_with_code_2() -> None:
+    pyarrow.csv.write_csv(TICKS.take([1, 0, 2]), "ticks.csv")
+    code, _, err = run(GRAPH)
+    assert code == 2
+    assert "operator 'falls'" in err
