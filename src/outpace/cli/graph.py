@@ -30,12 +30,15 @@ def group() -> None:
 @graphs.command()
 def run(
     file: GraphFile,
+    folder: Annotated[
+        Path | None, typer.Option(help="For savepoints, from which a lost run goes on.")
+    ] = None,
     metrics: Annotated[bool, typer.Option(help="Show what was counted, at the end.")] = False,
 ) -> None:
     """Run a graph; matches that go to no log are written as JSON lines."""
     graph = read_graph(file)
     printed = [name for name, sink in graph.sinks.items() if sink is None]
-    with graph.run() as running:
+    with graph.run(folder) as running:
         for name, table in running:
             _print(name if len(printed) > 1 else None, table)
         counted = running.metrics

@@ -17,6 +17,9 @@ from outpace.engine.match.contract import Matcher, Task
 #: How long someone may wait for the compiler before it is said.
 PATIENCE_SECONDS: Final = 2.0
 
+#: How often something is called meanwhile.
+_TURN_SECONDS: Final = 0.2
+
 _BACKGROUND: Final = "outpace-compile"
 
 _compiling = threading.Lock()
@@ -90,10 +93,17 @@ class CompileNotice:
     ----------
     patience_seconds
         How long the wait may last before it is said.
+    meanwhile
+        Called now and then while the wait lasts.
     """
 
-    def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self,
+        patience_seconds: float = PATIENCE_SECONDS,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
         self._patience_seconds = patience_seconds
+        self._meanwhile = meanwhile
         self._told = False
 
     def __call__(self, compile_it: Callable[[], Any]) -> Any:
@@ -116,6 +126,9 @@ class CompileNotice:
                 "outpace: waiting for the compiler, which may take a minute for the first use on"
                 " this machine; python -m outpace.hosts.compile does it ahead\n"
             )
+        while self._meanwhile is not None and not compiled.done():
+            self._meanwhile()
+            wait([compiled], _TURN_SECONDS)
         return compiled.result()
 
 

@@ -133,6 +133,16 @@ def test_a_log_that_is_there_is_not_written_to(folder: Path) -> None:
     assert "there is a log in" in err
 
 
+def test_a_graph_goes_on_from_its_folder(folder: Path) -> None:
+    for _ in range(2):
+        code, out, err = run(GRAPH + '[sinks]\nalarm = "log"\n', "--folder", "savepoints")
+        assert (code, out) == (0, ""), err
+        assert op.log.open(folder / "log").read().equals(expected()[1])
+    code, _, err = run(GRAPH, "--folder", "savepoints")
+    assert code == 2
+    assert "is that of another graph" in err
+
+
 def test_data_out_of_order_ends_with_code_2() -> None:
     pyarrow.csv.write_csv(TICKS.take([1, 0, 2]), "ticks.csv")
     code, _, err = run(GRAPH)

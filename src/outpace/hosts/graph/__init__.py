@@ -8,6 +8,7 @@
 - `intake`: the events of all predecessors in one order, numbered, and which of them are needed;
 - `operator`, `sink`: the bodies of processes;
 - `monitor`: starts processes, hears their hearts beat, and starts lost ones again;
+- `folder`: the savepoints on disk, from which a run goes on that was lost as a whole;
 - `run`: the sources, the sinks and the loop of a run; `metrics`: what is counted.
 
 Paper: Lima et al., Skipping Unused Events to Speed Up Rollback-Recovery, sections II and III.

@@ -88,8 +88,15 @@ class Graph:
         """Return the names of the operators that read a source or an operator."""
         return tuple(one for one in self.nodes if name in self.inputs(one))
 
-    def run(self) -> GraphRun:
+    def run(self, folder: str | os.PathLike[str] | None = None) -> GraphRun:
         """Start the operators, each in a process of its own, and return what comes out.
+
+        Parameters
+        ----------
+        folder
+            For the newest savepoints: a run that is lost as a whole goes on when the graph is run
+            again with it. Logs of sinks then have each match once; matches that come out here may
+            come again.
 
         Returns
         -------
@@ -99,7 +106,7 @@ class Graph:
         """
         from outpace.hosts.graph.run import GraphRun
 
-        return GraphRun(self)
+        return GraphRun(self, folder)
 
     @property
     def order(self) -> tuple[str, ...]:

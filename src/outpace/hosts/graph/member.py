@@ -11,6 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 import zmq
 
+from outpace.compiler.kernel import compiler
+from outpace.hosts.background import CompileNotice
 from outpace.hosts.graph.message import open_socket, read, write
 from outpace.hosts.processes.worker import end_with
 
@@ -48,6 +50,9 @@ class Member:
         self._beat_at = 0.0
         self._who: dict[str, Any] = {"token": token, "name": name, "number": number}
         self._peers: dict[str, str] = {}
+        self._metrics: dict[str, Any] = {}
+        # Who waits for the compiler works.
+        compiler.run = CompileNotice(meanwhile=lambda: self.beat(self._metrics))
         self._tell("begun")
 
     @property
@@ -57,7 +62,7 @@ class Member:
 
     def beat(self, metrics: dict[str, Any]) -> None:
         """Let the monitor know that work goes on."""
-        self._beat_at = time.monotonic()
+        self._beat_at, self._metrics = time.monotonic(), metrics
         self._tell("beat", metrics=metrics)
 
     def ready(self, address: str | None) -> None:

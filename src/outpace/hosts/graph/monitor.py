@@ -203,7 +203,8 @@ class Monitor:
                     yield name
             case "beat":
                 for part in fields(NodeMetrics):
-                    if part.name not in ("replays", "recover_s"):
+                    counted_here = part.name in ("replays", "recover_s")
+                    if not counted_here and part.name in numbers["metrics"]:
                         setattr(one.metrics, part.name, numbers["metrics"][part.name])
             case "done":
                 one.done = True

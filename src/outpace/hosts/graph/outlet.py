@@ -80,7 +80,7 @@ class OutputQueue:
     @property
     def has_room(self) -> bool:
         """Whether more events may come."""
-        return self.log.came - self._taken < self._most
+        return self.log.count_from(self._taken) < self._most
 
     @property
     def acknowledged(self) -> int:
@@ -98,6 +98,9 @@ class OutputQueue:
         if rows.num_rows:
             self._drop_doubles(self.log.came, self.log.came + rows.num_rows)
             self.log.append(rows if self.columns is None else rows.select(self.columns))
+            known = self.log.savepoint
+            if known is not None and self.log.came - rows.num_rows < known.at:
+                self.log.thin(known)  # They came again, and are not all needed.
 
     def promise(self, time: int) -> None:
         """Let the reader know that no later event has a time before this."""
@@ -119,7 +122,7 @@ class OutputQueue:
             number = int(self.log.events()[1][0]) if len(self.log) else self.log.came
             self._had = 0
         else:
-            self._had = number
+            self._had = number = max(number, self._begin)
             self._drop_doubles(self._begin, self.log.came)
         self._sent = self._taken = number
         self._told_end, self._told = False, int(NO_TIME)
@@ -134,17 +137,17 @@ class OutputQueue:
 
     def messages(self) -> Iterator[bytes]:
         """Yield what may be sent now."""
-        if self._sent < self.log.came and self._sent - self._taken < self._most:
+        if self._sent < self.log.came and len(self.log):
             rows, numbers = self.log.events()
-            last = self._taken + self._most
-            low = int(np.searchsorted(numbers, self._sent))
-            high = int(np.searchsorted(numbers, last))
+            low, taken = np.searchsorted(numbers, (self._sent, self._taken)).tolist()
+            high = min(len(numbers), taken + self._most)
             for start in range(low, high, MESSAGE_EVENTS):
                 stop = min(high, start + MESSAGE_EVENTS)
                 yield write_events(rows.slice(start, stop - start), numbers[start:stop])
-            self._sent = min(last, self.log.came)
-        if self._sent < self.log.came:
-            return
+            if high < len(numbers):
+                self._sent = max(self._sent, int(numbers[high]))
+                return
+        self._sent = max(self._sent, self.log.came)
         if self._promise > self._told:
             self._told = self._promise
             yield write("promise", time=self._promise)

@@ -8,6 +8,7 @@ Memory: what is retained of the sources, and a few batches.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -21,6 +22,7 @@ import zmq
 from outpace.engine.order.source_merge import ticks_of
 from outpace.engine.rows.times import as_integer
 from outpace.engine.state import NATURAL, integer
+from outpace.hosts.graph.folder import GraphFolder
 from outpace.hosts.graph.graph import BoundNode, Graph, bind
 from outpace.hosts.graph.inlet import Inlet
 from outpace.hosts.graph.member import BEAT_S
@@ -42,12 +44,8 @@ class _TakenMatches:
 
     def __init__(self, inlet: Inlet, sink: Callable[[pa.Table], None] | None) -> None:
         self.inlet, self.sink = inlet, sink
-        self.stop, self._end, self.doubles = 0, -1, 0
-
-    @property
-    def ended(self) -> bool:
-        """Whether all have come out."""
-        return self.stop == self._end
+        #: Behind the last that has come out, and whether all have.
+        self.stop, self.ended = 0, False
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield what came; it is taken for good when more is asked for."""
@@ -55,14 +53,13 @@ class _TakenMatches:
             if kind == "events":
                 rows, numbers = read_events(message)
                 low = int(np.searchsorted(numbers, self.stop))
-                self.doubles += low
                 if low < len(numbers):
                     yield rows.slice(low)
                     self.stop = int(numbers[-1]) + 1
                 self.inlet.taken(self.stop)
                 self.inlet.send("saved", number=self.stop)
             elif kind == "end":
-                self._end = integer(message.numbers, "count", NATURAL)
+                self.stop, self.ended = integer(message.numbers, "count", NATURAL), True
 
 
 class GraphRun:
@@ -72,6 +69,8 @@ class GraphRun:
     ----------
     graph
         The graph. It runs while matches are asked for.
+    folder
+        Where the newest savepoints are; see `Graph.run`.
 
     Examples
     --------
@@ -87,8 +86,9 @@ class GraphRun:
     True
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, folder: str | os.PathLike[str] | None = None) -> None:
         self._graph = graph
+        self._folder = None if folder is None else GraphFolder(folder, graph)
         #: What is counted, brought up to date while the graph runs.
         self.metrics = GraphMetrics()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(1)
@@ -124,6 +124,8 @@ class GraphRun:
     def close(self) -> None:
         """End all processes; what has not come out does not."""
         self._tables.close()
+        if self._folder is not None:
+            self._folder.close()
         self._context.destroy(0)
 
     def tables(self) -> dict[str, pa.Table]:
@@ -157,6 +159,8 @@ class GraphRun:
                 one.inlet.close()
             if self._outlet is not None:
                 self._outlet.close()
+            if self._folder is not None:
+                self._folder.close()
 
     def _begin(self, reader: SourceReader) -> dict[str, pa.Schema]:
         """Wait for the columns of all sources, and return them; what has ended has none."""
@@ -182,7 +186,8 @@ class GraphRun:
         self._schemas = {name: one.spec.bound.output for name, one in bound.items()}
         for name, sink in graph.sinks.items():
             if name in bound and sink is not None and not callable(sink):
-                self._logs[name] = make_log(sink, self._schemas[name], name)
+                old = self._folder is not None and not self._folder.is_new
+                self._logs[name] = make_log(sink, self._schemas[name], name, go_on=old)
         queues = {
             (source.id, name): OutputQueue(one.inputs[0].columns, graph.queue_events)
             for source in graph.sources
@@ -190,6 +195,8 @@ class GraphRun:
             if source.id in (given.name for given in one.inputs)
         }
         self._outlet = Outlet(self._context, token, queues)
+        if self._folder is not None:
+            self._outlet.keep(self._folder.backups.values())
         self._monitor = monitor = Monitor(self._context, token, graph.patience_s)
         for source in graph.sources:
             monitor.tell(source.id, self._outlet.address)
@@ -229,6 +236,8 @@ class GraphRun:
         outlet.receive()
         if time.monotonic() - self._counted_at >= BEAT_S:
             self._count()
+            if self._folder is not None:
+                self._folder.save(outlet.backups)
         for name, one in self._taken.items():
             for table in one.tables():
                 if one.sink is None:

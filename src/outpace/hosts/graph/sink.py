@@ -6,6 +6,7 @@ The offset of a match in the log is its number, so the log itself says which one
 from __future__ import annotations
 
 import os
+import time
 import traceback
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
@@ -23,9 +24,12 @@ from outpace.hosts.graph.message import SINK, read_events
 from outpace.hosts.graph.metrics import NodeMetrics
 from outpace.ingest.log.folder import SEGMENT_BYTES, create_folder
 from outpace.ingest.log.reader import Log
+from outpace.ingest.log.writer import Writer
 from outpace.pattern.types import is_instant
 
 _TURN_S: Final = 0.1
+#: How long the writer of a run that was lost may take to end.
+_PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,14 @@ class SinkSetup:
     path: str
 
 
-def make_log(path: str | os.PathLike[str], schema: pa.Schema, node: str) -> str:
-    """Make an event log for matches, and return its path."""
+def make_log(
+    path: str | os.PathLike[str], schema: pa.Schema, node: str, *, go_on: bool = False
+) -> str:
+    """Make an event log for matches, or go on with that of an earlier run, and return its path."""
     place = Path(path)
     if (place / "log.json").exists():
+        if go_on and Log.open(place).schema.equals(schema):
+            return str(place)
         raise DataError(
             f"there is a log in '{place}' already",
             hint=f"name a new folder for the matches of '{node}'",
@@ -77,8 +85,20 @@ def run_sink(setup: SinkSetup, monitor: str, token: str, number: int, parent: Co
         member.fail("", message, traceback.format_exc(), None, None)
 
 
+def _writer(path: str) -> Writer:
+    """Return what writes to the log; who was lost with all others may still have it."""
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return Log.open(path).writer(sync="never")
+        except DataError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(_TURN_S)
+
+
 def _work(setup: SinkSetup, member: Member, token: str) -> None:
-    writer = Log.open(setup.path).writer(sync="never")
+    writer = _writer(setup.path)
     inlet = Inlet(member.context, token, setup.node, SINK)
     metrics, end, told = NodeMetrics(), -1, False
     member.ready(None)

@@ -249,6 +249,13 @@ def test_who_waits_for_the_compiler_is_told_once(
     assert capsys.readouterr().err.count("outpace: waiting for the compiler") == times
 
 
+def test_something_is_called_while_someone_waits_for_the_compiler() -> None:
+    called: list[int] = []
+    run = CompileNotice(0, meanwhile=lambda: called.append(1))
+    assert run(lambda: time.sleep(0.5) or "compiled") == "compiled"
+    assert len(called) >= 2
+
+
 def test_what_the_compiler_raises_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
         CompileNotice()(lambda: 1 // 0)

@@ -1,0 +1,106 @@
+"""The folder of a graph: the newest savepoints, from which a run goes on that was lost as a whole.
+
+Sources give the same events every time, so they are read again, and what savepoints do not need is
+dropped. The file is replaced as a whole. One run at a time has the folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.engine.state import State, reading, require
+from outpace.errors import DataError, StateError
+from outpace.files.small_file import open_regular
+from outpace.hosts.graph.backup import Backup
+from outpace.hosts.graph.graph import Graph
+from outpace.hosts.graph.message import write_backups
+from outpace.pattern.argument import a_path
+from outpace.pattern.notation.print_query import print_identity
+
+_FILE: Final = "savepoints"
+_LOCK: Final = "run.lock"
+
+
+class GraphFolder:
+    """What is known of the runs of a graph.
+
+    Parameters
+    ----------
+    path
+        The folder, new, or that of an earlier run of the graph.
+    graph
+        The graph.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], graph: Graph) -> None:
+        self._path = Path(a_path(path, "the folder of a graph", error=DataError))
+        self._path.mkdir(parents=True, exist_ok=True)
+        self._identity = _identity(graph)
+        self._lock = open_regular(self._path / _LOCK, os.O_RDWR | os.O_CREAT)
+        #: The backups that an earlier run left, by operator, and whether there was one.
+        self.backups: dict[str, Backup] = {}
+        self.is_new = not (self._path / _FILE).exists()
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self.is_new:
+                self._write({})
+            else:
+                self._read()
+        except BlockingIOError:
+            self.close()
+            raise DataError(
+                f"another run has the folder '{self._path}'", hint="wait for its end, or end it"
+            ) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def save(self, backups: Mapping[str, Backup]) -> None:
+        """Replace the backups, where there are newer ones."""
+        if any(self.backups.get(name) is not one for name, one in backups.items()):
+            self.backups = dict(backups)
+            self._write(self.backups)
+
+    def close(self) -> None:
+        """Let others run the graph."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _write(self, backups: Mapping[str, Backup]) -> None:
+        fresh = self._path / f"{_FILE}.new"
+        state = State({"graph": self._identity}, [write_backups(backups.values())])
+        fresh.write_bytes(state.encode())
+        fresh.replace(self._path / _FILE)
+
+    def _read(self) -> None:
+        state = State.decode((self._path / _FILE).read_bytes())
+        with reading():
+            if state.numbers.get("graph") != self._identity:
+                raise StateError(
+                    f"the folder '{self._path}' is that of another graph",
+                    hint="go on with the graph that it was made by, or name a new folder",
+                )
+            (table,) = state.tables
+            require(table.schema.names == ["backup"], "there are no savepoints")
+            for data in table.column(0).cast(pa.binary()).to_pylist():
+                backup = Backup.decode(data)
+                self.backups[backup.operator] = backup
+
+
+def _identity(graph: Graph) -> str:
+    """Return what tells a graph from others."""
+    lines = [f"source {one.id} {one.time}" for one in graph.sources]
+    lines += [
+        f"operator {name} of {graph.inputs(name)}: {print_identity(node.query)}"
+        for name, node in graph.nodes.items()
+    ]
+    lines += [f"log of {name}" for name, one in graph.sinks.items() if one and not callable(one)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -1,0 +1,119 @@
+"""Output queues: what is on its way is bounded, and what a reader has lost comes again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outpace.hosts.graph.backup import NeededNumbers, taken_until
+from outpace.hosts.graph.message import read, read_events
+from outpace.hosts.graph.outlet import OutputQueue
+from outpace.ingest.retained import RetainedLog
+
+
+def rows(begin: int, end: int) -> pa.Table:
+    return pa.table({"x": np.arange(begin, end)})
+
+
+def sent(queue: OutputQueue) -> tuple[list[int], list[str]]:
+    """The numbers of the events that are sent now, which are their values, and what else is."""
+    numbers, others = list[int](), list[str]()
+    for data in queue.messages():
+        kind, message = read(data)
+        if kind == "events":
+            table, own = read_events(message)
+            assert table["x"].to_pylist() == own.tolist()
+            numbers += own.tolist()
+        else:
+            others.append(kind)
+    return numbers, others
+
+
+def test_no_more_events_are_on_their_way_than_may_be() -> None:
+    queue = OutputQueue(None, most=5)
+    queue.begin_at(0)
+    queue.append(rows(0, 12))
+    queue.promise(7)
+    queue.end()
+    assert sent(queue) == ([0, 1, 2, 3, 4], [])
+    assert not queue.has_room
+    assert sent(queue) == ([], [])
+    queue.taken(4)
+    assert sent(queue) == ([5, 6, 7, 8], [])
+    queue.taken(9)
+    assert queue.has_room
+    assert sent(queue) == ([9, 10, 11], ["promise", "end"])
+    assert sent(queue) == ([], [])
+
+
+def test_who_has_lost_all_gets_what_is_retained_and_who_has_not_gets_the_rest() -> None:
+    queue = OutputQueue(None, most=100)
+    queue.begin_at(0)
+    queue.append(rows(0, 10))
+    assert len(sent(queue)[0]) == 10
+    needed = NeededNumbers(8, np.array([3, 6]))
+    savepoint = taken_until(8)
+    queue.thin(replace(savepoint, trim=needed.trim, skip=needed.skip))
+    assert queue.acknowledged == 3
+    queue.begin_at(None)
+    assert sent(queue)[0] == [3, 6, 8, 9]
+    queue.begin_at(9)
+    assert sent(queue)[0] == [9]
+
+
+def test_events_that_come_again_are_counted_and_not_sent() -> None:
+    queue = OutputQueue(None, most=100, begin=5)
+    queue.append(rows(5, 8))
+    queue.begin_at(10)
+    assert queue.doubles == 3
+    assert sent(queue)[0] == []
+    queue.append(rows(8, 12))
+    assert queue.doubles == 5
+    assert sent(queue)[0] == [10, 11]
+
+
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=8),
+    st.integers(1, 10),
+    st.lists(st.integers(0, 200), max_size=20),
+)
+def test_a_source_that_is_read_again_never_waits_for_what_is_not_needed(
+    sizes: list[int], most: int, wanted: list[int]
+) -> None:
+    """Events between those that are needed are dropped, so that they keep nobody waiting."""
+    at = sum(sizes) + 1
+    needed = NeededNumbers(at, np.unique([one for one in wanted if one < at]).astype(np.int64))
+    queue = OutputQueue(None, most=most)
+    savepoint = taken_until(at)
+    queue.thin(replace(savepoint, trim=needed.trim, skip=needed.skip))
+    queue.begin_at(None)
+    came, begin = list[int](), 0
+    for size in [*sizes, 1, 3]:
+        while not queue.has_room:
+            new = sent(queue)[0]
+            assert new, "there is something to take"
+            came += new
+            queue.taken(came[-1] + 1)
+        queue.append(rows(begin, begin + size))
+        begin += size
+    while new := sent(queue)[0]:
+        came += new
+        queue.taken(came[-1] + 1)
+    assert came == [*needed.numbers.tolist(), *range(at, begin)]
+
+
+@given(st.lists(st.integers(0, 40), max_size=10), st.integers(0, 50), st.integers(0, 60))
+def test_a_retained_log_knows_how_many_events_come_from_a_number_on(
+    kept: list[int], fresh: int, number: int
+) -> None:
+    log = RetainedLog()
+    log.append(rows(0, 41))
+    needed = NeededNumbers(41, np.unique(kept).astype(np.int64))
+    savepoint = taken_until(41)
+    log.thin(replace(savepoint, trim=needed.trim, skip=needed.skip))
+    log.append(rows(41, 41 + fresh))
+    assert log.count_from(number) == int((log.events()[1] >= number).sum())
