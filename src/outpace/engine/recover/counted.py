@@ -1,10 +1,11 @@
-"""The operator of a graph: its matches are the events of others, so they are counted.
+"""The operator of a graph: rows of its matches are the events of others, so they are counted.
 
 Operators are deterministic, and a rebuilt one gives the matches behind the last one that was
-acknowledged, in their order. So the number of the first of these is all that has to be known, and
-each match has the number among all that it had before: who has taken it drops it. The paper's x:y
+acknowledged, in their order. So the number of the first row of these is all that has to be known,
+and each row has the number among all that it had before: who has taken it drops it. The paper's x:y
 has no distances; these numbers have, so that windows of successors may count them.
 
+Memory: an integer for each match that is not acknowledged.
 Paper: Lima et al., sections II-B and III-B5.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
@@ -22,13 +24,14 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
 from outpace.engine.recover.savepoint import Savepoint
 from outpace.engine.split.windows import OPEN
+from outpace.engine.window_match.result import WindowMatches
 
 #: No event: all later matches have later events.
 NONE_OPEN: Final = int(OPEN)
 
 
 class CountedOperator(RecoverableOperator):
-    """An operator that counts its matches, also when it was rebuilt.
+    """An operator that counts the rows of its matches, also when it was rebuilt.
 
     Examples
     --------
@@ -48,8 +51,10 @@ class CountedOperator(RecoverableOperator):
 
     def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
         super().__init__(spec, place)
-        #: How many matches came out of the stream, and how many of them are acknowledged.
+        #: How many rows came out of the stream, and how many of them are acknowledged.
         self.came_out = self.settled = 0
+        #: How many rows each match has that is not acknowledged.
+        self._sizes: list[Integers] = []
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
         """Take what happened and return what is to be done; no match that is acknowledged."""
@@ -57,15 +62,19 @@ class CountedOperator(RecoverableOperator):
         return [self._counted(one, turn) for one in super().step(stimulus)]
 
     def settle(self, count: int) -> Savepoint:
-        """Take the acknowledgement of the first so many matches, and return what is needed.
+        """Take the acknowledgement of the first so many rows, and return what is needed.
 
-        Matches that one event completes in one window at a time are acknowledged together.
+        Matches are acknowledged as a whole, and those that one event completes in one window at a
+        time together.
         """
+        sizes = np.concatenate([np.zeros(0, np.int64), *self._sizes])
+        whole = int(np.searchsorted(np.cumsum(sizes), count - self.settled, "right"))
         done = max(self._acknowledged, self._settled)
-        taken, place = self._given.leading(done, count - self.settled)
+        taken, place = self._given.leading(done, whole)
+        self._sizes = [sizes[taken:]]
         if taken:
             self._acknowledged = max(place, self._acknowledged)
-            self.settled += taken
+            self.settled += int(sizes[:taken].sum())
         return self.notice()
 
     def stand(
@@ -78,10 +87,12 @@ class CountedOperator(RecoverableOperator):
         savepoint, rows, numbers
             As for `rebuild`; no event behind the savepoint.
         settled
-            How many matches were acknowledged.
+            How many rows of matches were acknowledged.
         """
         matches = self.rebuild(savepoint, rows, numbers).matches
-        self.settled, self.came_out = settled, settled + len(matches)
+        self.settled = self.came_out = settled
+        self._sizes = []
+        self._count(matches)
         return matches.table
 
     @property
@@ -94,8 +105,13 @@ class CountedOperator(RecoverableOperator):
             return instruction
         found = instruction.matches
         matches = self._unsettled(found, self._places(found, turn))
-        self.came_out += len(matches)
+        self._count(matches)
         return instruction if matches is found else replace(instruction, matches=matches)
+
+    def _count(self, matches: WindowMatches) -> None:
+        self.came_out += matches.table.num_rows
+        if len(matches):
+            self._sizes.append(np.diff(matches.offsets))
 
 
 def watermark_of(instructions: Sequence[Instruction]) -> int:

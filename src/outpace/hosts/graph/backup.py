@@ -77,7 +77,7 @@ class Backup:
     savepoint
         Where it stood.
     settled
-        How many of its matches were acknowledged by all who read them.
+        How many rows of its matches were acknowledged by all who read them.
     needed
         Which events the savepoint needs.
     inputs

@@ -278,6 +278,11 @@ def _check_query(query: Query) -> None:
             "an operator of a graph takes its events in order",
             hint="leave disorder and joins out, and put the events in order before",
         )
+    if query.instance_count > 1:
+        raise UnsupportedError(
+            "an operator of a graph is one process",
+            hint="leave instances out, or divide the query into several operators",
+        )
 
 
 def _sinks(

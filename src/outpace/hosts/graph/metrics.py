@@ -12,7 +12,7 @@ class NodeMetrics:
     Parameters
     ----------
     events, matches
-        How many events it has taken, and how many matches came out, each counted once.
+        How many events it has taken, and how many rows of matches came out, each counted once.
     retained_events, retained_bytes
         What it retains for those who read it.
     skipped

@@ -18,10 +18,11 @@ from outpace.pattern.query import Query
 ROWS = pa.table({"ts": range(60), "k": list("abcab" * 12), "key": [0, 1, 2] * 20})
 
 
-def query(windows: int, *, keyed: bool, selection: str) -> Query:
+def query(windows: int, *, keyed: bool, selection: str, rows: bool = False) -> Query:
     made = op.Query("q").order_by("ts").pattern("A -> B").define(A="k = 'a'", B="k = 'b'")
     made = made.measures(begin="A.ts", end="B.ts")
     made = made.partition_by("key") if keyed else made
+    made = made.measures(kind="CLASSIFIER()").all_rows_per_match() if rows else made
     if windows == 0:
         return made.pattern("A B") if selection == "preferred" else made.pattern("A B+")
     made = made.select(selection) if selection != "preferred" else made
@@ -32,6 +33,7 @@ def query(windows: int, *, keyed: bool, selection: str) -> Query:
     windows=st.sampled_from([0, 7, 11]),
     keyed=st.booleans(),
     selection=st.sampled_from(["preferred", "all"]),
+    rows=st.booleans(),
     cuts=st.lists(st.integers(0, 60), max_size=6).map(sorted),
     shares=st.lists(st.floats(0, 1), min_size=7, max_size=7),
     lost=st.lists(st.booleans(), min_size=7, max_size=7),
@@ -40,11 +42,12 @@ def test_a_rebuilt_operator_counts_on_and_gives_the_rest(
     windows: int,
     keyed: bool,
     selection: str,
+    rows: bool,
     cuts: list[int],
     shares: list[float],
     lost: list[bool],
 ) -> None:
-    spec = OperatorSpec(query(windows, keyed=keyed, selection=selection), ROWS.schema)
+    spec = OperatorSpec(query(windows, keyed=keyed, selection=selection, rows=rows), ROWS.schema)
     whole = CountedOperator(spec)
     want = pa.concat_tables(
         [matches_of(whole.step(EventsArrived(ROWS))), matches_of(whole.step(SourceEnded()))]

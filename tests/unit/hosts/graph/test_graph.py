@@ -69,6 +69,12 @@ def test_disorder_is_refused_by_name() -> None:
     assert "operator 'falls'" in told
 
 
+def test_instances_are_refused_by_name() -> None:
+    told = refused(("falls", pairs("a", "b", WINDOWS["count"]).instances(2)))
+    assert "an operator of a graph is one process" in told
+    assert "operator 'falls'" in told
+
+
 @pytest.mark.parametrize("operators", [3, [3], {"falls": "A B"}, {3: pairs("a", "b", None)}, {}])
 def test_what_is_no_operator_is_refused(operators: object) -> None:
     with pytest.raises(op.BindError):
