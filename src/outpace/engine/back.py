@@ -47,7 +47,7 @@ from outpace.errors import StateError
 
 @dataclass(frozen=True)
 class BackCounters:
-    """What a back holds: matches that wait for others, and those that may be found again."""
+    """The matches that a back holds: those that wait for others, and those that may come again."""
 
     waiting: int
     remembered: int

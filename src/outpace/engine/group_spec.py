@@ -103,7 +103,7 @@ Instructions: TypeAlias = dict[str, list[Instruction]]
 
 
 class GroupStep:
-    """What one step gives.
+    """The matches of one step, and the events that it set aside.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What an operator does, for whoever makes its parts: the query, how it is fed and divided."""
+"""The specification of an operator: the query, and how it is fed and divided."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class OperatorSpec:
         Whether partitions without open windows are forgotten, where nothing that is shown counts
         their events or windows. Then what different keys have at the same time comes in any order.
     checked
-        Whether rows that go back are refused, where they come in order; needless where somebody has
+        Whether rows that go back are refused, where they come in order; needless where the host has
         put them in order.
     brings_ids
         Whether events may come with ids of their own, in the column `EVENT_ID` behind the others;

@@ -1,4 +1,4 @@
-"""What queries share that agree on the order of their events: this order, and bits of single rows.
+"""The common part of queries with one order of events: this order, and bits of single rows.
 
     events with bits ──► order of all that agree on it ──► an operator of each query
 

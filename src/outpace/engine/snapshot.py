@@ -1,10 +1,10 @@
 """Snapshots: a part of the operator as it stands now, in memory, whatever it does later.
 
 Most of what parts keep are values: Arrow tables and arrays that a step replaces by others. A
-snapshot shares these. What steps change in place a class names once, in `CHANGED`; a snapshot
-copies it, part by part. So it costs the size of `CHANGED`, not that of the whole state: rows are
-never copied. A dictionary that is large is kept in `Layers`, of which a snapshot costs what
-changed.
+snapshot shares these. The attributes that steps change in place a class names once, in `CHANGED`; a
+snapshot copies them, part by part. So it costs the size of `CHANGED`, not that of the whole state:
+rows are never copied. A dictionary that is large is kept in `Layers`, of which a snapshot costs
+what changed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Stateful:
 
 
 class Layers(Stateful, Generic[Key, Value]):
-    """A dictionary that snapshots share; what changes later lies above it, for each by itself.
+    """A dictionary that snapshots share; later changes lie above it, for each by itself.
 
     Examples
     --------

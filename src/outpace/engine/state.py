@@ -9,8 +9,8 @@ a clear error.
 
 A checksum does not tell which program wrote the bytes, so nothing is believed: each part says which
 tables it wrote, and reads numbers with the bounds that they must lie in (`integers`, `integer`),
-because kernels use them as places without looking. What numbers must be to each other, the part
-requires.
+because kernels use them as places without looking. Each part checks how its numbers relate to each
+other.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Each is a header with its numbers and a few parts, whose lengths the header says. All fields come
 back. In deliveries and answers integers are as narrow as they can be, and numbers that can be told
-from others do not travel; rows of stimuli stay as they came. Nothing is ever unpickled. Who reads a
-stimulus does not know who wrote it: bytes that tell none are refused.
+from others do not travel; rows of stimuli stay as they came. Nothing is ever unpickled. The reader
+of a stimulus does not know its writer: bytes that tell none are refused.
 
 The events of a delivery are a block in it, or lie in a block elsewhere that several deliveries
 share, as in memory that processes share.

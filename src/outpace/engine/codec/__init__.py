@@ -1,1 +1,1 @@
-"""Blocks and tables as bytes: what travels between processes, tasks and files."""
+"""Blocks and tables as bytes: the bytes that travel between processes, tasks and files."""

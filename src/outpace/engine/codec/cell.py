@@ -1,4 +1,4 @@
-"""Cells: what travels between the stages of a stream, thousands of events as one row.
+"""Cells: the rows that travel between the stages of a stream, each with thousands of events.
 
 A cell has a kind, the instance of the next stage that it is for, and a block of bytes whose content
 its kind says. On Spark a cell is one row with the schema `CELLS`; a checksum tells whether it is as

@@ -1,4 +1,4 @@
-"""Tables as the content of cells: what comes out of a stream, with its types."""
+"""Tables as the content of cells: the rows that come out of a stream, with their types."""
 
 from __future__ import annotations
 

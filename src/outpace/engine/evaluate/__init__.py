@@ -1,1 +1,1 @@
-"""What an expression means, value by value and for whole columns."""
+"""The meaning of an expression, value by value and for whole columns."""

@@ -1,4 +1,4 @@
-"""Frames: what the leaves of an expression are when it is evaluated over whole columns.
+"""Frames: the values of the leaves of an expression when it is evaluated over whole columns.
 
 For predicates a leaf is a column shifted inside its partition, for measures the values at the rows
 that a match points to. Leaves are decoded (no dictionaries) and in one piece.
@@ -33,7 +33,7 @@ Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 
 class Frame(Protocol):
-    """What the leaves of an expression are, over some number of output rows."""
+    """The values of the leaves of an expression, over some number of output rows."""
 
     @property
     def size(self) -> int:

@@ -62,7 +62,7 @@ class Groups(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """What the starts came to, by segment and start.
+    """The results of the starts, by segment and start.
 
     A match goes on at `target`; `looked` has for each row that failed as a start the row behind the
     last that was looked at, or REACHED_END where more rows are needed; it is empty where neither
@@ -222,7 +222,7 @@ def sweep_chain(
 
 
 class Walked(NamedTuple):
-    """What the windows found, and where their chains stand.
+    """The matches of the windows, and where their chains stand.
 
     `found` has a column for each group that finds a match: the match, the row behind the last that
     its windows had to look at, and where they end in `windows`, in the order of their numbers.

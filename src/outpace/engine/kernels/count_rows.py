@@ -64,7 +64,7 @@ class Spans(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """What the kernel works in, handed back, as a plain tuple, so that a later call can go on."""
+    """The arrays of the kernel, handed back, as a plain tuple, so that a later call can go on."""
 
     numbers: Integers
     scratch: Integers

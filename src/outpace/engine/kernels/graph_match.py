@@ -86,7 +86,7 @@ _PLACE_SIZE = 13
 
 
 class Tables(NamedTuple):
-    """What a kernel works in and writes, so that a later call can go on.
+    """The arrays that a kernel works in and writes, so that a later call can go on.
 
     `place` says where a call stopped, `wanted` how many lines the tables need that it may have
     filled. `found` and `taken` are the matches and their takes, up to the levels in `filled`;

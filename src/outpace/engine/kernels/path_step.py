@@ -1,4 +1,4 @@
-"""The form of compiled predicates: what a step function is given and what it returns.
+"""The form of compiled predicates: the arguments of a step function and its result.
 
 `step` moves the registers of the run on by one take and says whether the row fits the variable: 1
 or 0, and -1 where the twin must decide (an overflow). Arrays come as plain pointers, which keeps a

@@ -96,7 +96,7 @@ class ProgramArrays(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What a query asks for beside its pattern; `limit` -1 means none.
+    """The rules of a query beside its pattern; `limit` -1 means none.
 
     `start_bits` are the variables that can be first, and `second_bits` those that must come right
     after, where that holds for every match, else 0. The search of one start is given up after
@@ -135,7 +135,7 @@ class Rows(NamedTuple):
 
 
 class Path(NamedTuple):
-    """What compiled predicates read: columns of both kinds, their validity, and empty registers."""
+    """The input of compiled predicates: columns of both kinds, validity, and empty registers."""
 
     integers: Numbers
     floats: Numbers

@@ -19,8 +19,8 @@ open. It was read so that delays as they usually are do not make events late:
 
 And it deviates in this. In the paper only gaps count that were closed in time, so longer ones are
 never learnt: here a late event counts as if it had been waited for, up to the longest wait. Until
-the first gap is over nobody knows how long one takes, and the longest wait holds. What arrives at
-one moment, as the events of a micro-batch do, says nothing of the time between.
+the first gap is over nobody knows how long one takes, and the longest wait holds. Events that
+arrive at one moment, as those of a micro-batch do, say nothing of the time between.
 
 Numbers of a type with less than 64 bits begin anew where it ends (RFC 1982): of the numbers that an
 event may mean, the one nearest to the number to come counts. So one that lies back by more than

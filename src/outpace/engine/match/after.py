@@ -1,7 +1,7 @@
 """Where the search goes on after a match: AFTER MATCH SKIP as pure functions.
 
-A barrier is the last start that a match rules out: starts up to and including it are not tried
-(or, with all matches asked for, not emitted) any more. Rows are numbered by whoever calls.
+A barrier is the last start that a match rules out: starts up to and including it are not tried (or,
+with all matches asked for, not emitted) any more. The caller numbers the rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Predicates as bits of byte columns: what rows decide alone is computed before they travel.
+"""Predicates as bits of byte columns: conditions on single rows, computed before these travel.
 
 `with_bits` gives the same query with every condition that needs only its own row, also the part of
 a larger condition that does, replaced by a look at a bit; `bit_columns` computes the bits. Columns

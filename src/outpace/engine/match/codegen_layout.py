@@ -1,4 +1,4 @@
-"""What compiled predicates keep and read: columns by number, and registers that follow the run.
+"""The memory of compiled predicates: columns by number, and registers that follow the run.
 
 A register holds something about the run so far (a count, a sum, the last row of a variable) and is
 updated with every take, so that no predicate has to look at all rows of the run again.

@@ -230,7 +230,7 @@ class Outcome:
 
 
 class Progress(Protocol):
-    """What a host wants to know while a matcher works: the rows it is done with, of how many."""
+    """A function that tells a host how far a matcher is: the rows it is done with, of how many."""
 
     def __call__(self, done: int, total: int, /) -> None:
         """Take note, quickly; what it raises ends the work."""

@@ -1,4 +1,4 @@
-"""The counting machine: what each event does to the numbers of runs that wait.
+"""The counting machine: the change that each event makes to the numbers of runs that wait.
 
 A state is a set of open moves; every run is in one after its last take. An event sends the runs of
 a state to another state (skipping the event), and adds as many runs to the states that its takes
@@ -45,7 +45,7 @@ class _State(NamedTuple):
 
 @dataclass
 class _Step:
-    """What one symbol does to one state."""
+    """The change that one symbol makes to one state."""
 
     skip: int
     takes: list[int] = field(default_factory=list)

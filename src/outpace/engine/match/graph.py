@@ -129,7 +129,7 @@ def make_graph_matcher(
 
 @dataclass(frozen=True)
 class _Rules:
-    """What the query says about which candidates become matches, as kernels see it."""
+    """The rules by which candidates become matches, as kernels see them."""
 
     kind: int
     within: int
@@ -167,7 +167,7 @@ class _Rules:
 
 
 class _Read(NamedTuple):
-    """What a kernel has written, cut to size, behind matches that were given up."""
+    """The arrays that a kernel has written, cut to size, behind matches that were given up."""
 
     found: Integers
     taken: Integers

@@ -1,4 +1,4 @@
-"""What tells a match from all others, for good: its id, made of query, events, labels and window.
+"""The identity of a match, for good: its id, made of query, events, labels and window.
 
 An event has an id that stays what it is wherever other events come in (`outpace.engine.event`), so
 the id of a match does, too. The same match in two windows has one id, and comes out once; where a
@@ -43,7 +43,7 @@ _SECOND: Final = np.uint64(0x94D049BB133111EB)
 
 @dataclass(frozen=True)
 class MatchIds:
-    """What tells matches apart; arrays have one entry per match.
+    """The ids of matches; arrays have one entry per match.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def make_kernel(task: Task) -> Matcher | None:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What the starts came to that the searches of many windows get to; see `KernelMatcher.sweep`.
+    """The results of the starts that many windows search from; see `KernelMatcher.sweep`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the twin asks of predicates: whether a row satisfies one, given the run so far.
+"""The questions of the twin to predicates: whether a row satisfies one, given the run so far.
 
 Predicates that need no run are computed for whole columns first and looked up here; those that
 read the match go through the row evaluator. Rows are numbered from the start of their segment.

@@ -1,7 +1,7 @@
 """Measures: the output columns of matches, computed for all matches at once.
 
 A place becomes an array of row numbers and a read becomes one gather; aggregates are reductions
-over the takes of each match. What has no such form is evaluated row by row, by the twin of
+over the takes of each match. A measure without such a form is evaluated row by row, by the twin of
 expressions.
 """
 

@@ -397,7 +397,7 @@ def _first_variables(pattern: ast.Pattern) -> tuple[tuple[str, ...], bool]:
 
 
 class _Way(NamedTuple):
-    """What a move has met on its way; see `Transition`."""
+    """The marks that a move has met on its way; see `Transition`."""
 
     link: Link = Link.STRICT
     at_start: bool = False

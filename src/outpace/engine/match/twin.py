@@ -144,7 +144,7 @@ def make_twin(
 
 @dataclass(frozen=True)
 class _Rules:
-    """What the query says about which candidates become matches."""
+    """The rules by which candidates become matches."""
 
     task: Task
     selection: Selection

@@ -67,7 +67,7 @@ class StepBudget:
 
 
 class Signal(Enum):
-    """What the search says about the run that it stands at."""
+    """The message of the search about the run that it stands at."""
 
     FOUND = "found"
     """The run is a candidate."""
@@ -125,7 +125,7 @@ class SearchSegment:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What the search needs to know of a program, prepared once.
+    """The facts of a program that a search needs, prepared once.
 
     Parameters
     ----------

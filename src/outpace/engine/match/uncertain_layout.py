@@ -1,4 +1,4 @@
-"""What the search for uncertain matches takes: a way through a pattern, and rows, as arrays."""
+"""The input of the search for uncertain matches: a way through a pattern, and rows, as arrays."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The merger: the matches of many instances as one, in their total order, each of them once.
 
 An instance gives its matches in order, and with them two promises: no later match has a number x
-below its frontier, and none starts before its horizon. What lies below the frontiers of all is
-complete and comes out, ordered by x, phase, window and partition. A match that windows of different
+below its frontier, and none starts before its horizon. Matches below the frontiers of all are
+complete and come out, ordered by x, phase, window and partition. A match that windows of different
 instances found comes out for the first of them: the matches that came out are remembered as an
 instance remembers its own (`outpace.engine.window_match.repeats`).
 

@@ -4,8 +4,8 @@
                    |<------- K ---------------------->|
                                      |<-- alpha K --->|
 
-A reorderer says how far time has come for certain. What lies behind that, up to a part of the way
-to the greatest time, goes on early. An event that comes between the two is put in its place by the
+A reorderer says how far time has come for certain. The events behind that, up to a part of the way
+to the greatest time, go on early. An event that comes between the two is put in its place by the
 part that took the early ones; one that comes before the certain watermark is late. Where one source
 moves the clock, the greatest time is that of its events, and K says how far behind it those of
 others are.

@@ -1,7 +1,7 @@
 """The events of several sources that wait for those of the others, in one order of time.
 
-What sources let go lies as it came, until some of it is due or there are many pieces; then it is
-sorted, and the events that are due are moved once, wherever they lie. The rest waits in runs.
+The events that sources let go lie as they came, until some are due or there are many pieces; then
+they are sorted, and those that are due are moved once, wherever they lie. The rest waits in runs.
 
 Memory: the events that wait, at most twice.
 """

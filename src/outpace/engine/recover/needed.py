@@ -29,7 +29,7 @@ from outpace.pattern.query import Consume, Selection
 
 
 class Use(Enum):
-    """What of the events in windows a replay needs."""
+    """The events in windows that a replay needs."""
 
     MATCHED = "those of matches"
     FITTING = "those that fit a step"

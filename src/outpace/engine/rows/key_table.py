@@ -1,8 +1,8 @@
 """The key table: a number for each key that is known, small and given again when it is forgotten.
 
 Numbers are given in the order of first rows and do not depend on how a stream is cut into pieces.
-The least that is free comes first, whenever it became so: a table that was saved goes on alike.
-What a call costs depends on the keys that it has, not on those that there are. Memory: the key and
+The least that is free comes first, whenever it became so: a table that was saved goes on alike. The
+cost of a call depends on the keys that it has, not on those that there are. Memory: the key and
 some integers for each key that is known, and room for as many as there ever were at once.
 """
 

@@ -243,7 +243,7 @@ def _read(tables: Sequence[pa.Table], output: pa.Schema) -> GivenMatches:
 
 @dataclass(frozen=True)
 class Changes:
-    """What turns matches that came out into those that should have.
+    """The changes that turn the matches that came out into those that should have.
 
     Parameters
     ----------

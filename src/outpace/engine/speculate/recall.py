@@ -5,8 +5,8 @@ events, and rows that were delivered since the mark that an instance goes back t
 So of a row that the instance has only the id travels. It is so with windows alone: without, all
 instances read all events.
 
-Memory: for who receives the rows within the horizon that it was sent, and those once more that it
-went back behind; for who sends their ids.
+Memory: for the receiver the rows within the horizon that it was sent, and those once more that it
+went back behind; for the sender their ids.
 Paper: Sardar 2018, 6.1 (internal replay).
 """
 

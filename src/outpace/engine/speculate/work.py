@@ -1,4 +1,4 @@
-"""What going back costs and how often it happens, estimated, so that checkpoints lie well.
+"""The cost of going back and how often it happens, estimated, so that checkpoints lie well.
 
 A host measures how long it worked for some events and checkpoints together. The seconds of each of
 the two follow from several such sums, which differ in how many there were of both: least squares,

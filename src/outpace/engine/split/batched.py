@@ -141,7 +141,7 @@ class _Turn:
 
 
 class BatchShare(Split):
-    """What opens and closes of an instance's windows, found when somebody asks for it."""
+    """The windows of an instance that open and close, found when they are asked for."""
 
     _turn: _Turn
     _instance: int

@@ -1,4 +1,4 @@
-"""The splitter as a state machine: what all kinds share, the order of time and saved state.
+"""The splitter as a state machine: the order of time and saved state, which all kinds share.
 
 It takes the events of a stream in its order and says which windows they open and close. Any cut of
 the stream into pushes, and any watermarks between them, give the same windows.

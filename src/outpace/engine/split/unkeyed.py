@@ -1,8 +1,8 @@
 """Splitters of count and time windows of a stream without keys.
 
-The open windows are a range of numbers. What follows from the numbers is said as such: of count
-windows all but times, so a push costs the same however many windows are open, open and close. Of
-time windows, each is told the event that it starts with and the one that closes it.
+The open windows are a range of numbers. Bounds that follow from the numbers are given as such: of
+count windows all but times, so a push costs the same however many windows are open, open and close.
+Of time windows, each is told the event that it starts with and the one that closes it.
 
 Memory: one integer for each open window (none for count windows that show no times), twice for a
 while, and room for the windows that one push opened and closed at most. A queue of integers keeps

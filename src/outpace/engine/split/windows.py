@@ -1,4 +1,4 @@
-"""What splitter, instances and merger hand to each other: plain arrays.
+"""The values that splitter, instances and merger hand to each other: plain arrays.
 
 A window is an interval of ordinals: `ordinal` counts the events of a partition from the beginning
 of the stream, `arrival` counts those of all partitions together, in the total order. Both are the

@@ -73,7 +73,7 @@ class WindowsByKey(Stateful):
     Parameters
     ----------
     strategy
-        How windows are matched; what it keeps is by partition, its open windows come first.
+        How windows are matched; its state is by partition, the open windows first.
     """
 
     CHANGED = ("_strategy", "_open", "_begun_at", "_aside")

@@ -3,7 +3,7 @@
 Where a match of the stream is one of every window that holds its events, the stream is counted
 once, with numbers for each set of open windows. Else each window is counted; where a match counts
 once, whatever two windows have in common is taken off again, also where each start has a limit.
-What neither can tell is listed.
+Matches that neither can count are listed.
 
 Memory: the rows, and numbers for the windows that are open at once. A list has the matches that
 start in windows that are open at once, of which there may be so many.

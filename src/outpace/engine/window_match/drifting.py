@@ -40,7 +40,7 @@ _Rows: TypeAlias = "tuple[Integers, Integers]"
 
 @dataclass(frozen=True)
 class _Shifted:
-    """What of closed windows is matched, and which of it makes a row of the result.
+    """The parts of closed windows that are matched, and which of them make a row of the result.
 
     Parameters
     ----------

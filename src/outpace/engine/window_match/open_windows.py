@@ -187,7 +187,7 @@ def require_same(
 
 
 class OpenedWindows(Stateful):
-    """What strategies have in common that know their open windows one by one."""
+    """The common part of strategies that know their open windows one by one."""
 
     _held: Events
     _open: OpenWindows

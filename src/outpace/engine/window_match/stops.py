@@ -1,6 +1,6 @@
 """Where matching stopped in each partition, by its number; arrays that grow with the numbers.
 
-What a step costs here depends on the partitions that it touches. Memory: five integers for each
+The cost of a step here depends on the partitions that it touches. Memory: five integers for each
 number that there ever was at once, and the consumed rows.
 """
 

@@ -60,7 +60,7 @@ class Stretches:
 
 @dataclass(frozen=True)
 class StretchMatches:
-    """What one call found: `window` numbers the stretches, `event` and `phase` are x and its phase.
+    """The matches of one call: `window` numbers stretches, `event` and `phase` are x and its phase.
 
     `keep` has for each stretch in `at` the ordinal of the first row that it still needs.
     """
