@@ -365,7 +365,7 @@ def test_a_mixed_piece_is_taken_whole_or_not_at_all():
     )
     with pytest.raises(op.DataError, match="is NULL"):
         order.push(EventsArrived(bad))
-    for stray, message in [("c", "no source 'c'"), (None, "no source ''")]:
+    for stray, message in [("c", "no source 'c'"), (None, "'source' is NULL")]:
         with pytest.raises(op.DataError, match=message):
             order.push(EventsArrived(rows((1, 0, 0, "a"), (2, 0, 0, stray))))
     with pytest.raises(op.DataError, match="source of the rows is missing"):
