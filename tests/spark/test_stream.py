@@ -347,7 +347,7 @@ def test_every_kind_of_disorder_gives_what_it_gives_in_process(
     disorders = {
         "mp": op.MPKSlack(),
         "quantile": op.Quantile(0.9, at_most=50),
-        "aq": op.AQKSlack(error=0.2, aggregate="count", window=20),
+        "aq": op.AQKSlack(error=0.2, aggregate="sum", column="seq", window=20),
         "ldop": op.LDOP(window=50),
         "sequence": op.Sequence("60 us", arrival="at"),
         "speculative": op.Speculative(op.MPKSlack(), alpha=0.3, arrival="at"),

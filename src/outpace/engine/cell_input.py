@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.block import read_block
-from outpace.engine.codec.cell import Cell, CellKind, Counters, read_times
+from outpace.engine.codec.cell import Cell, CellKind, Counters, read_times, read_weights
 from outpace.engine.codec.table import read_table, write_table
 from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
@@ -30,6 +30,7 @@ from outpace.engine.message import (
     TimerFired,
 )
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.order.clock import weights_of
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers
 from outpace.pattern.disorder import Late
@@ -51,6 +52,7 @@ class CellInput:
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
         self._patient = self._to_side = False
         self._time: str | None = None
+        self._weighed: str | None = None
         #: What the host measured, for the next batch; None where it does not say.
         self.load: HostLoad | None = None
         if isinstance(spec, OperatorSpec):
@@ -59,6 +61,7 @@ class CellInput:
             self._to_side = spec.disorder.late is Late.SIDE
             self._divisible = spec.disorder.divisible
             self._time = spec.disorder.time
+            self._weighed = spec.disorder.weighed
         else:
             self._divisible = spec.divided
         self._mixed = spec.sources is not None and not self._divisible
@@ -162,7 +165,7 @@ class CellInput:
     ) -> EventsArrived:
         blocks = [self._read(cell) for cell in cells if len(cell.block)]
         rows = pa.concat_tables([self._schema.empty_table(), *blocks])
-        spans = None
+        spans = weights = None
         if self._divisible:
             spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in cells)])
         elif unused:
@@ -170,9 +173,12 @@ class CellInput:
             own = as_integers(one_array(rows.column(self._time)))
             moments = np.concatenate([own, *(read_times(cell.block) for cell in unused)])
             spans = np.broadcast_to(moments[:, None], (len(moments), 2))
-        return EventsArrived(
-            rows, source, spans=spans, watermark=watermark, arrival=now, load=self.load
-        )
+            if self._weighed is not None:
+                own_weights = weights_of(rows.column(self._weighed))
+                weights = np.concatenate(
+                    [own_weights, *(read_weights(cell.block) for cell in unused)]
+                )
+        return EventsArrived(rows, source, spans, watermark, now, self.load, weights)
 
     def _watermark(self, source: int) -> int:
         """Return the time before which an event of a source is late."""

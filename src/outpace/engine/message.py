@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Floats, Integers
 from outpace.engine.event import Events, chosen
 from outpace.engine.speculate.standings import Standing
 from outpace.engine.split.windows import Split, Windows
@@ -58,6 +58,9 @@ class EventsArrived:
         When they came, in microseconds of the clock of the host; NO_TIME where it has none.
     load
         How busy the host was in the last stretch of time; None where it does not say.
+    weights
+        The number that each time of `spans` counts with, where the order reads a column of all
+        events; None where it reads none, or the rows are all.
     """
 
     rows: pa.Table
@@ -66,6 +69,7 @@ class EventsArrived:
     watermark: int = NO_TIME
     arrival: int = NO_TIME
     load: HostLoad | None = None
+    weights: Floats | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ Every instance gets a cell for every piece of rows, with the times of all of the
 knows how far time has come although it has only the events of its own keys. Where several sources
 send the rows, each has cells of its own, as time comes by source, unless one instance has them all.
 Of rows that no step
-can use only the times go on, to one instance, which counts those that are late. Rows without a time
+can use only the times go on, with the values that the order weighs, to one instance, which counts
+those that are late. Rows without a time
 are refused, or set aside, and so are those of an unknown source. Rows that are exchanges with the
 clock of a source go to every instance. Where the order needs the events
 of all keys it needs those without a time, too: one with a sequence number is no gap.
@@ -28,7 +29,7 @@ from outpace.engine.codec.cell import Cell, CellKind, Counters, write_times
 from outpace.engine.codec.pack import Packer, pack
 from outpace.engine.codec.table import write_table
 from outpace.engine.match.bits import BitTask
-from outpace.engine.order.clock import spans_of
+from outpace.engine.order.clock import spans_of, weights_of
 from outpace.engine.order.contract import REASON, quarantine_hint
 from outpace.engine.order.senders import owners_of, stray_reason
 from outpace.engine.rows.partition import one_array
@@ -126,6 +127,8 @@ class Packing:
         packer = Packer(self.keys, self.columns, self.instances, bits)
         (columns, used), bucket = packer.computed(good), packer.buckets(good)
         senders, buckets = [(-1, times, used)], self.instances
+        name = self.disorder.weighed
+        weighed = good.column(name) if name is not None and self.drop else None
         if self.sources is not None and not self.mixed:
             owners = self._owners(good)
             bucket += owners * np.int32(self.instances)
@@ -154,7 +157,8 @@ class Packing:
                     )
                 )
             if wanted is not None and not wanted.all():
-                unused = write_times(own[~wanted])
+                weights = None if weighed is None else weights_of(weighed)[~wanted]
+                unused = write_times(own[~wanted], weights)
                 cells.append(Cell(CellKind.UNUSED, block=unused, source=source))
         if exchanges.num_rows:
             block = write_table(_exchanges(exchanges))

@@ -84,7 +84,7 @@ _RISING, _LINEAR, _BOUNDED = range(len(_LISTED), len(_LISTED) + 3)
 #: What a stimulus is, and what else it says, as bits of one number.
 _STIMULI: Final = (EventsArrived, WatermarkArrived, SourceEnded, TimerFired)
 _KIND_BITS: Final = 3
-_SOURCE, _SPANS, _CLOCK, _EXCHANGE, _LOAD = 4, 8, 16, 32, 64
+_SOURCE, _SPANS, _CLOCK, _EXCHANGE, _LOAD, _WEIGHTS = 4, 8, 16, 32, 64, 128
 
 _TEXTS: Final = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
@@ -361,6 +361,8 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
             flags, times = flags | _LOAD, times + numbers.tobytes()
         if stimulus.spans is not None:
             flags, times = flags | _SPANS, times + stimulus.spans.astype("<i8").tobytes()
+        if stimulus.weights is not None:
+            flags, times = flags | _WEIGHTS, times + stimulus.weights.astype("<f8").tobytes()
     return _STIMULUS.join((watermark, flags), [rows, source, times])
 
 
@@ -368,7 +370,7 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
     """Read what `write_stimulus` wrote; raise `StateError` for anything else."""
     with reading():
         (watermark, flags), (rows, text, clock) = _STIMULUS.part(data)
-        require(flags == _EXCHANGE or (0 <= flags < 2 * _LOAD and not flags & _EXCHANGE), "")
+        require(flags == _EXCHANGE or (0 <= flags < 2 * _WEIGHTS and not flags & _EXCHANGE), "")
         if flags == _EXCHANGE:
             asked, received, answered, heard = np.frombuffer(clock, "<i8").tolist()
             return ClockExchange(text.to_pybytes().decode(), asked, received, answered, heard)
@@ -379,16 +381,20 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
         if kind == _STIMULI.index(SourceEnded):
             return SourceEnded(source)
         times = np.frombuffer(clock, "<i8").astype(np.int64)
-        arrival, spans, load = NO_TIME, None, None
+        arrival, spans, weights, load = NO_TIME, None, None, None
         if flags & _CLOCK:
             arrival, times = int(times[0]), times[1:]
         if kind == _STIMULI.index(WatermarkArrived):
             return WatermarkArrived(watermark, source, arrival)
         if flags & _LOAD:
             load, times = HostLoad(*times[:2].view(np.float64).tolist()), times[2:]
+        if flags & _WEIGHTS:
+            require(bool(flags & _SPANS) and len(times) % 3 == 0, "weights without times")
+            times, weighed = np.split(times, [2 * len(times) // 3])
+            weights = weighed.view(np.float64)
         if flags & _SPANS:
             spans = times.reshape(-1, 2)
-        return EventsArrived(read_table(rows), source, spans, watermark, arrival, load)
+        return EventsArrived(read_table(rows), source, spans, watermark, arrival, load, weights)
 
 
 def instructions_checksum(instructions: Sequence[Instruction]) -> int:

@@ -151,7 +151,9 @@ class StreamPlan(Crossing):
         packing, operator = self.packing, self.stages[0].operator
         named = ", ".join(map(print_name, filter(self.schema.names.count, packing.columns)))
         bits = " and bits" if packing.bits is not None else ""
-        dropped = "; rows that fit no condition only tell the time" if packing.drop else ""
+        told = ["the time", *filter(None, [packing.disorder.weighed])]
+        only = f"; rows that fit no condition only tell {' and '.join(told)}"
+        dropped = only if packing.drop else ""
         lines = [*self.crossing_lines(), f"1. pack: blocks of {named}{bits}{dropped}"]
         keyed = ", by key" if packing.keys and len(self.stages) == 1 else ""
         for place, spec in enumerate(self.stages, 2):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -229,6 +231,7 @@ ADAPTIVE = {
     "mp": op.MPKSlack(),
     "quantile": op.Quantile(0.8, at_most=12),
     "aq": op.AQKSlack(error=0.2, aggregate="count", window=10),
+    "aq of a column": op.AQKSlack(error=0.3, aggregate="sum", column="v", window=10),
     "ldop": op.LDOP(window=9, late="pass"),
 }
 
@@ -237,27 +240,39 @@ ADAPTIVE = {
 @examples(15)
 @given(
     batches=st.lists(
-        st.lists(st.tuples(st.integers(-9, 9), st.sampled_from("abxyz")), max_size=8), max_size=6
+        st.lists(
+            st.tuples(
+                st.integers(-9, 9),
+                st.sampled_from("abxyz"),
+                # Sums of these depend on the order, so that of events of one time counts.
+                st.sampled_from([0.1, 1e17, -1e17, 3.0, math.nan, math.inf, None]),
+            ),
+            max_size=8,
+        ),
+        max_size=6,
     ),
     keyed=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_an_adaptive_slack_needs_but_the_times_of_events_that_no_step_can_use(
+def test_an_adaptive_slack_needs_but_the_times_and_weights_of_events_that_no_step_can_use(
     name, batches, keyed, seed
 ):
     query = kinds("A -> B").disorder(ADAPTIVE[name])
     query = query.partition_by("key") if keyed else query
-    plan = plan_stream(query, UNNUMBERED, 2)
+    place = UNNUMBERED.get_field_index("v")
+    schema = UNNUMBERED.set(place, pa.field("v", pa.float64()))
+    plan = plan_stream(query, schema, 2)
     assert plan.packing.drop
     assert [spec.instances for spec in plan.stages] == [1]
     chain, alone = Simulated(plan, random.Random(seed)), op.open(query)
     expected, late = [], 0
     for number, batch in enumerate(batches):
         rows = [
-            event(8 * number + place, 5 * number + time, kind, f"k{time % 2}")
-            for place, (time, kind) in enumerate(batch)
+            event(8 * number + index, 5 * number + time, kind, f"k{time % 2}")
+            for index, (time, kind, _) in enumerate(batch)
         ]
-        piece = table(rows).drop_columns("seq")
+        weights = pa.array([weight for *_, weight in batch], pa.float64())
+        piece = table(rows).drop_columns("seq").set_column(place, "v", weights)
         expected += alone.push(piece).to_pylist()
         chain.batch(piece)
         if chain.counters:
@@ -265,6 +280,38 @@ def test_an_adaptive_slack_needs_but_the_times_of_events_that_no_step_can_use(
             assert chain.counters[0].slack == alone.order.slack
         assert late == alone.order.late
     assert sorted(map(repr, chain.out[CellKind.MATCHES])) == sorted(map(repr, expected))
+
+
+def test_what_is_weighed_of_events_that_no_step_can_use_decides_as_in_process():
+    rng = np.random.default_rng(5)
+    # Several events have one time, and sums of their weights depend on the order.
+    times = np.sort(rng.integers(0, 450, 2000))
+    came = np.argsort(times + rng.exponential(8, 2000) * (rng.random(2000) < 0.4), kind="stable")
+    events = pa.table(
+        {
+            "id": np.arange(2000),
+            "ts": times[came],
+            "kind": rng.choice(list("abxyz"), 2000),
+            "v": rng.lognormal(0, 3, 2000),
+        }
+    )
+    slacks = {}
+    for column in ("v", None):
+        disorder = op.AQKSlack(error=0.2, aggregate="sum", column=column, window=30)
+        query = kinds("A -> B").disorder(disorder)
+        plan = plan_stream(query, events.schema, 2)
+        assert plan.packing.drop
+        chain, alone, other = Simulated(plan, random.Random(3)), op.open(query), op.open(query)
+        slacks[column] = []
+        for low in range(0, 2000, 100):
+            piece = events.slice(low, 100)
+            alone.push(piece)
+            other.push(piece.take(rng.permutation(100)))
+            chain.batch(piece)
+            slacks[column].append(alone.order.slack)
+            assert chain.counters[0].slack == alone.order.slack == other.order.slack
+    assert slacks["v"] != slacks[None]
+    assert len(set(slacks["v"])) > 5
 
 
 @pytest.mark.parametrize("kind", ["b", "x"])

@@ -176,8 +176,11 @@ def stimuli(draw: st.DrawFn) -> Stimulus:
     source = draw(st.none() | st.text(max_size=3))
     times = st.just(NO_TIME) | any_integer
     spans = None if draw(st.booleans()) else draw(integers(4)).reshape(-1, 2)
+    weighed = spans is not None and draw(st.booleans())
+    weights = draw(integers(len(spans))).astype(np.float64) if weighed else None
+    given = st.just(source), st.just(spans), times, times, st.none(), st.just(weights)
     return draw(
-        st.builds(EventsArrived, tables(3), st.just(source), st.just(spans), times, times)
+        st.builds(EventsArrived, tables(3), *given)
         | st.builds(WatermarkArrived, any_integer, st.just(source), times)
         | st.builds(ClockExchange, st.just(source or ""), *[any_integer] * 4)
         | st.builds(TimerFired, any_integer)

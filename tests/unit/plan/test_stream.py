@@ -9,7 +9,7 @@ from outpace.engine.codec.table import read_table
 from outpace.engine.stage import WholeStage, restore_stage, run_step, save_stage
 from outpace.errors import StateError
 from outpace.hosts.background import Compilable
-from outpace.pattern.disorder import LDOP, InOrder, KSlack, Punctuation, Quantile
+from outpace.pattern.disorder import LDOP, AQKSlack, InOrder, KSlack, Punctuation, Quantile
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows
@@ -65,6 +65,18 @@ def test_a_stage_knows_by_the_bits_of_events_which_of_them_wait_with_ldop():
         waiting.append(stage.part.front.intake.counters().buffered)
     assert waiting == [2, 0]
     assert found == [{"at": 3}]
+
+
+def test_rows_that_no_step_can_use_tell_the_time_and_what_is_weighed():
+    schema = pa.schema({"ts": pa.int64(), "type": pa.string(), "v": pa.int64()})
+    query = Query("q").order_by("ts").pattern("A -> B").define(A="type = 'a'", B="type = 'b'")
+    for disorder, said in (
+        (AQKSlack(aggregate="sum", column="v", window=9), "only tell the time and v"),
+        (AQKSlack(window=9), "only tell the time"),
+        (AQKSlack(aggregate="sum", column="v", window=9, arrival="ts"), "blocks of ts, v and bits"),
+    ):
+        lines = plan_stream(query.measures(at="B.ts").disorder(disorder), schema, 2).lines()
+        assert next(line for line in lines if "1. pack" in line).endswith(said)
 
 
 def found_in(plan: StreamPlan, stage: WholeStage, rows: pa.Table) -> list[dict[str, object]]:

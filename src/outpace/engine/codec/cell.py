@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Floats, Integers
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.errors import DataError
@@ -311,10 +311,11 @@ def add_reports(cells: Iterable[Cell]) -> list[Cell]:
 
 _FIRST: Final = struct.Struct("<q")
 _GAPS: Final = pa.schema([pa.field("gap", pa.int64())])
+_WEIGHED: Final = _GAPS.append(pa.field("weight", pa.float64()))
 
 
-def write_times(times: Integers) -> bytes:
-    """Return times, of which there is at least one, as bytes.
+def write_times(times: Integers, weights: Floats | None = None) -> bytes:
+    """Return times, of which there is at least one, as bytes, with the weight of each if any.
 
     Examples
     --------
@@ -322,9 +323,12 @@ def write_times(times: Integers) -> bytes:
     [-2, 7, 7]
     """
     # What is nearly in order is sorted much faster so.
-    ordered = times if is_ascending(times) else np.sort(times, kind="stable")
-    gaps = pa.array(np.diff(ordered, prepend=ordered[:1]))
-    return _FIRST.pack(ordered[0]) + bytes(block_cells([narrow_rows({"gap": gaps})])[0].as_buffer())
+    order = None if is_ascending(times) else np.argsort(times, kind="stable")
+    ordered = times if order is None else times[order]
+    columns = {"gap": pa.array(np.diff(ordered, prepend=ordered[:1]))}
+    if weights is not None:
+        columns["weight"] = pa.array(weights if order is None else weights[order])
+    return _FIRST.pack(ordered[0]) + bytes(block_cells([narrow_rows(columns)])[0].as_buffer())
 
 
 def read_times(block: bytes | pa.Buffer) -> Integers:
@@ -333,3 +337,10 @@ def read_times(block: bytes | pa.Buffer) -> Integers:
     gaps = read_block(pa.py_buffer(block).slice(_FIRST.size), _GAPS)["gap"].to_numpy()
     # Where times are further apart than 64 bits with a sign tell, both differences and sums wrap.
     return np.cumsum(gaps, dtype=np.int64) + np.int64(first)
+
+
+def read_weights(block: bytes | pa.Buffer) -> Floats:
+    """Return the weights of times that `write_times` wrote with them."""
+    read = read_block(pa.py_buffer(block).slice(_FIRST.size), _WEIGHED)["weight"]
+    weights: Floats = read.to_numpy(zero_copy_only=False)
+    return weights

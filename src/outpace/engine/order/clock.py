@@ -15,9 +15,11 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Bytes, Floats, Integers
 from outpace.engine.kernels import slack as kernel
+from outpace.engine.rows.partition import one_array
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integers, require
 
@@ -286,6 +288,34 @@ def finite_numbers(values: object, count: int) -> Floats:
     require(all(fits), "a fraction is none")
     numbers: Floats = np.array(values, np.float64)
     return numbers
+
+
+def weights_of(column: pa.Array | pa.ChunkedArray) -> Floats:
+    """Return what an aggregate reads of events; NULL, NaN and what is infinite count as nothing.
+
+    Examples
+    --------
+    >>> weights_of(pa.array([2, None, -1])).tolist()
+    [2.0, 0.0, -1.0]
+    """
+    numbers = pc.cast(one_array(column), pa.float64(), safe=False)
+    weights: Floats = numbers.to_numpy(zero_copy_only=False)
+    return np.nan_to_num(weights, posinf=0.0, neginf=0.0)
+
+
+def order_of(times: Integers, weights: Floats) -> Integers:
+    """Return the order in which events that come at once count, whichever order they come in.
+
+    Examples
+    --------
+    >>> order_of(np.array([5, 2, 5]), np.array([0.2, 0.3, 0.1])).tolist()
+    [1, 2, 0]
+    """
+    order = np.argsort(times, kind="stable")
+    ordered = times[order]
+    if (ordered[1:] == ordered[:-1]).any():
+        order = np.lexsort([weights, times])
+    return order
 
 
 def spans_of(times: Integers, ahead: int | None) -> Integers:

@@ -35,7 +35,7 @@ from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.kernels.slack import INVALID, LATE
 from outpace.engine.match.bits import BitTask
 from outpace.engine.message import EventsArrived
-from outpace.engine.order.clock import Clock, SlackRule, spans_of
+from outpace.engine.order.clock import Clock, SlackRule, order_of, spans_of, weights_of
 from outpace.engine.order.contract import Order, ReleasedEvents, quarantine_hint, with_reasons
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.total import TotalOrder
@@ -219,16 +219,16 @@ class Reorderer(Order):
             Which events are valid, which are late, and the watermark that each met.
         """
         times = as_integers(one_array(rows.column(self._time)))
-        arrival, values = self._disorder["arrival"], self._values(rows)
+        arrival, values = self._disorder["arrival"], self._weights(rows, events)
         if clock.rule is None or arrival is None:
             before = clock.watermark
             if clock.rule is not None and clock.rule.by_event:
                 # Events that arrive at once count in the order of their times.
-                order = np.argsort(times, kind="stable") if len(values) else None
                 moments = times if events.spans is None else events.spans[:, 0]
+                order = order_of(moments, values) if len(values) else None
                 clock.follow(
                     # What is nearly in order, or made of parts that are, is sorted much faster so.
-                    np.sort(moments, kind="stable") if order is None else times[order],
+                    np.sort(moments, kind="stable") if order is None else moments[order],
                     values if order is None else values[order],
                     at_once=True,
                 )
@@ -246,14 +246,12 @@ class Reorderer(Order):
         fates, met = fates[back], met[back]
         return fates != INVALID, fates == LATE, met
 
-    def _values(self, rows: pa.Table) -> Floats:
+    def _weights(self, rows: pa.Table, events: EventsArrived) -> Floats:
         """Return what an aggregate over the events reads; nothing where none does."""
-        name = dict(self._disorder.settings).get("column")
-        if name is None:
-            return np.zeros(0)
-        column = pc.cast(one_array(rows.column(name)), pa.float64(), safe=False)
-        values: Floats = column.to_numpy(zero_copy_only=False)
-        return np.nan_to_num(values, posinf=0.0, neginf=0.0)
+        if events.weights is not None:
+            return events.weights
+        name = self._disorder.weighed
+        return np.zeros(0) if name is None else weights_of(rows.column(name))
 
     def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise that no later event has a time before this."""

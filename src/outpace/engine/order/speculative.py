@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.message import EventsArrived
-from outpace.engine.order.clock import Clock, SlackRule
+from outpace.engine.order.clock import Clock, SlackRule, order_of
 from outpace.engine.order.contract import ReleasedEvents, quarantine_hint
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.runs import SortedRun, sorted_run
@@ -191,8 +191,8 @@ class SpeculativeOrder(Reorderer):
         moving = times[np.asarray(pc.fill_null(moves, False), np.bool_)]
         now = max(clock.greatest, int(moving.max(initial=NO_TIME)))
         if now != NO_TIME and clock.rule.by_event:
-            seen, values = np.minimum(times, now), self._values(rows)
-            order = np.argsort(seen, kind="stable")
+            seen, values = np.minimum(times, now), self._weights(rows, events)
+            order = order_of(seen, values) if len(values) else np.argsort(seen, kind="stable")
             clock.follow(seen[order], values[order] if len(values) else values, at_once=True)
             clock.await_passing(times[times > now])
         elif now != NO_TIME:

@@ -107,15 +107,19 @@ class BoundDisorder:
         return value.divisible and not value.clocked and self["arrival"] is None
 
     @property
-    def goes_by_times(self) -> bool:
-        """Whether it decides by the times alone of events that come at once, whatever their order.
+    def weighed(self) -> str | None:
+        """The column whose values it reads beside the times of events; None where it reads none."""
+        column: str | None = dict(self.settings).get("column")
+        return column
 
-        Of events that no step can use it need know no more, then.
+    @property
+    def goes_by_times(self) -> bool:
+        """Whether it decides by the times of events that come at once, whatever their order.
+
+        Of events that no step can use it need know no more, then, but for what it weighs.
         """
         adapts = isinstance(self.value, AdaptiveSlack) and not self.value.clocked
-        read = dict(self.settings)
-        by_others = read.get("arrival") is not None or read.get("column") is not None
-        return self.divisible or (adapts and not by_others)
+        return self.divisible or (adapts and self["arrival"] is None)
 
     @property
     def columns(self) -> tuple[str, ...]:
