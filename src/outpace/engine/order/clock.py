@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Bytes, Floats, Integers
 from outpace.engine.kernels import slack as kernel
+from outpace.engine.kernels.grouping import ORDERED, UNORDERED, order_runs
 from outpace.engine.rows.partition import one_array
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integers, require
@@ -311,10 +312,14 @@ def order_of(times: Integers, weights: Floats) -> Integers:
     >>> order_of(np.array([5, 2, 5]), np.array([0.2, 0.3, 0.1])).tolist()
     [1, 2, 0]
     """
+    # What is nearly in order is sorted much faster so; then few are equal, and are put in order.
     order = np.argsort(times, kind="stable")
-    ordered = times[order]
-    if (ordered[1:] == ordered[:-1]).any():
+    ordered, within = times[order], np.arange(len(times))
+    status = order_runs(ordered, weights[order], ordered, ordered, within)
+    if status == UNORDERED:
         order = np.lexsort([weights, times])
+    elif status == ORDERED:
+        order = order[within]
     return order
 
 
