@@ -5,7 +5,7 @@ late by an exponential delay with a mean of 50 events. The events lie in a log; 
 reads it as blocks, brings them into order, matches and writes to Spark's Parquet sink, from start
 to end, as in `outpace bench --host stream`; one that speculates writes its changes. Any event may
 be of use to the pattern, so all travel; with `--selective` three in a hundred may, and of the
-others only the times travel, or with `aq` all of it. By key, a fixed K brings the events of each
+others only the times travel, with `aq` its column, too. By key, a fixed K brings the events of each
 key into order where the key is; an adaptive one looks at all events in one place first.
 
 Each turn runs two sizes with the fixed K and with each adaptive one. A rate is that of the events
