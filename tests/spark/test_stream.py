@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -225,15 +227,31 @@ def test_matches_that_are_ordered_by_another_time_than_that_of_their_events(
 def test_the_watermark_of_the_dataframe_is_the_slack(
     streaming: SparkSession, tmp_path: Path
 ) -> None:
-    at = pa.array([1_000_000, 5_000_000, 3_500_000, 9_000_000], pa.timestamp("us", "UTC"))
-    table = pa.table({"id": [0, 1, 2, 3], "ts": at, "kind": list("acbd")})
-    write_pieces([table.slice(0, 2), table.slice(2, 1), table.slice(3)], tmp_path / "in")
+    """And what comes out of a batch is what comes in process, where the same time is told."""
+    second = 1_000_000
+    at = [1, 5, 3.5, 9, 6, 8.5, 7.5, 12, 9.5, 11, 20]
+    times = pa.array([int(one * second) for one in at], pa.timestamp("us", "UTC"))
+    table = pa.table({"id": range(len(at)), "ts": times, "kind": list("acbdaabbaac")})
+    parts = [table.slice(low, high - low) for low, high in ((0, 2), (2, 4), (4, 8), (8, 11))]
+    write_pieces(parts, tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")
-    asked = kinds("A -> B").disorder(op.Punctuation())
+    asked = kinds("A -> B").disorder(op.Punctuation(late="side"))
     with pytest.raises(BindError, match="no watermark on 'ts'"):
         op.match(stream, asked)
-    run(op.match(stream.withWatermark("ts", "2 seconds"), asked), tmp_path)
-    assert [(row["first"], row["last"]) for row in rows_of(streaming, tmp_path)] == [(0, 2)]
+    run(op.search(stream.withWatermark("ts", "2 seconds"), asked).outputs(), tmp_path)
+    matcher, found, late = op.open(asked), [], []
+    for part in parts:
+        found += matcher.push(part).to_pylist()
+        late += matcher.late["id"].to_pylist()
+        # Spark's watermark is that of the batches before.
+        latest = pc.max(table.slice(0, part["id"][-1].as_py() + 1)["ts"]).as_py()
+        found += matcher.advance(latest - timedelta(seconds=2)).to_pylist()
+    rows = rows_of(streaming, tmp_path)
+    matches = [row["match"] for row in rows if row["output"] == "match"]
+    assert ordered(matches) == ordered(found)
+    assert {(row["first"], row["last"]) for row in matches} >= {(0, 2), (5, 7)}
+    assert sorted(row["late"]["id"] for row in rows if row["output"] == "late") == sorted(late)
+    assert late == [4, 8]
 
 
 def test_a_session_without_rocksdb_is_told_what_to_set(

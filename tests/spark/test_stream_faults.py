@@ -12,11 +12,21 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from support.streamed import END, events, kinds, ordered, rows_of, run
+from support.streamed import (
+    END,
+    events,
+    kinds,
+    ordered,
+    read_pieces,
+    rows_of,
+    run,
+    write_pieces,
+)
 
 import outpace as op
 from outpace.hosts.spark.failure import spark_error
@@ -83,6 +93,35 @@ def test_a_state_of_another_query_is_refused_and_the_changed_one_starts_from_the
     found = ordered(rows_of(streaming, tmp_path / "after"))
     assert found == ordered(op.match(table, changed).to_pylist())
     assert len(found) > len(expected(table))
+
+
+def test_late_rows_of_a_k_that_adapts_are_those_in_process_and_another_reorderer_is_refused(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    rng, table = np.random.default_rng(4), events(200, 4)
+    times = table["ts"].to_numpy()
+    arrival = times + np.where(rng.random(len(times)) < 0.2, rng.integers(0, 90, len(times)), 0)
+    table = table.take(pa.array(np.argsort(arrival, kind="stable")))
+    parts = [table.slice(low, 50) for low in range(0, table.num_rows, 50)]
+    asked = QUERY.disorder(op.Quantile(0.8, late="side"))
+    write_pieces(parts[:2], tmp_path / "in")
+    stream = read_pieces(streaming, tmp_path / "in")
+    run(op.search(stream, asked).outputs(), tmp_path)
+    write_pieces(parts[2:], tmp_path / "in", begin=2)
+    for other in (op.Quantile(0.9, late="side"), op.MPKSlack(late="side")):
+        changed = op.search(stream, QUERY.disorder(other)).outputs()
+        said = failure_of(changed, tmp_path)
+        assert isinstance(said, op.StateError), said
+    run(op.search(stream, asked).outputs(), tmp_path)
+    matcher, found, late = op.open(asked), [], []
+    for part in parts:
+        found += matcher.push(part).to_pylist()
+        late += matcher.late["id"].to_pylist()
+    rows = rows_of(streaming, tmp_path)
+    assert ordered([row["match"] for row in rows if row["output"] == "match"]) == ordered(found)
+    assert sorted(row["late"]["id"] for row in rows if row["output"] == "late") == sorted(late)
+    assert found
+    assert late
 
 
 def test_a_torn_append_is_cut_and_the_stream_goes_on(
