@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Final
 
@@ -238,6 +238,11 @@ class Order(Stateful, ABC):
     def unawaited_of(self, source: str) -> int:
         """Return how many events went on although a source was silent and not so far."""
         return 0
+
+    @property
+    def unawaited_times(self) -> Mapping[str, tuple[int, int]]:
+        """The first and the last time that went on without a source, when it was silent last."""
+        return {}
 
     def watermark_of(self, source: str) -> int:
         """Return a time that no later event of a source lies before, unless it is late."""

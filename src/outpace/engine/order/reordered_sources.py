@@ -77,6 +77,7 @@ class ReorderedSources(Order):
 
     CHANGED = (
         *("_each", "_waiting", "_watermarks", "_finished", "_silence", "_clocks", "_unawaited_of"),
+        *("_unawaited_times", "_back"),
     )
 
     def __init__(
@@ -110,6 +111,9 @@ class ReorderedSources(Order):
         #: Events that went on although a silent source had not come so far, and those by source.
         self._unawaited = 0
         self._unawaited_of = dict.fromkeys(self._each, 0)
+        #: The times of those when each source was silent last, and who has spoken since.
+        self._unawaited_times: dict[str, tuple[int, int]] = {}
+        self._back: set[str] = set()
         #: What the order of each source begins with, also where its clock was set.
         self._begins = {name: order.state() for name, order in self._each.items()}
         #: The clocks of sources that were compared with that of reference.
@@ -141,6 +145,11 @@ class ReorderedSources(Order):
     def unawaited_of(self, source: str) -> int:
         """Return how many events went on although a source was silent and not so far."""
         return self._unawaited_of[source]
+
+    @property
+    def unawaited_times(self) -> Mapping[str, tuple[int, int]]:
+        """The first and the last time that went on without a source, when it was silent last."""
+        return self._unawaited_times
 
     @property
     def holding(self) -> str | None:
@@ -467,6 +476,7 @@ class ReorderedSources(Order):
         clock = max(clock, silence.now)
         for source in silence.hear({one: max(at, clock) for one, at in spoken.items()}, clock):
             # What it sends from now on is late where the others have passed it.
+            self._back.add(source)
             told = self._each[source].tell(self._own_time(source, self._watermark))
             given.append(self._hand_over(source, told))
         return given
@@ -578,8 +588,18 @@ class ReorderedSources(Order):
             self._unawaited += max(went.values())
             for source, count in went.items():
                 self._unawaited_of[source] += count
+                if count:
+                    self._note_unawaited(source, run.times[-count], run.times[-1])
         rows = self._order.without_ties(run).drop_columns([OWNER.name])
         return ReleasedEvents.joined([*aside, ReleasedEvents(rows, self._watermark)])
+
+    def _note_unawaited(self, source: str, first: int, last: int) -> None:
+        """Note from which time to which events went on without a source that is silent."""
+        span = self._order.in_units(int(first)), self._order.in_units(int(last))
+        if source in self._unawaited_times and source not in self._back:
+            span = self._unawaited_times[source][0], span[1]
+        self._unawaited_times[source] = span
+        self._back.discard(source)
 
     def _beyond(self, run: SortedRun, time: int) -> int:
         """Return how many events have a time that is not before another one."""

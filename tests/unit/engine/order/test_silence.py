@@ -66,11 +66,19 @@ def test_nobody_waits_for_a_source_that_is_silent():
     # The last one waits: `a` may send others of its time.
     assert (times(released), released.watermark, order.silent) == ([1, 5], 8, {"b"})
     assert order.unawaited == 2
+    assert order.unawaited_times == {"b": (1, 5)}
     assert order.timer == 3 * SECOND
     # All are silent: nothing waits any more.
     released = order.fire(3 * SECOND)
     assert (times(released), released.watermark, order.timer) == ([8], 8, None)
     assert order.unawaited == 3
+    assert order.unawaited_times == {"b": (1, 8), "a": (8, 8)}
+    # Both speak, and one is silent again: what went on without it is another stretch.
+    order.push(piece("a", 4, 20))
+    order.push(piece("b", 4.5, 21))
+    order.push(piece("b", 6, 30))
+    assert times(order.fire(6 * SECOND)) == [20, 21]
+    assert order.unawaited_times == {"b": (1, 8), "a": (20, 21)}
 
 
 def test_each_source_may_be_waited_for_as_long_as_it_deserves():

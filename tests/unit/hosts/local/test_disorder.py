@@ -485,6 +485,7 @@ def test_a_stream_tells_who_is_silent_and_replays_it(tmp_path, monkeypatch):
     now[0] = 3_000_000
     assert stream.wake()["at"].to_pylist() == [5, 7]
     assert (stream.order.silent, stream.order.unawaited) == (1, 2)
+    assert stream.unawaited == {"b": (5, 7)}
     resumed = op.resume(query, stream.state())
     assert resumed.order.silent == 1
     for one in (stream, resumed):
