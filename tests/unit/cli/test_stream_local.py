@@ -324,7 +324,7 @@ def test_late_events_are_dropped_as_on_spark(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "meant"),
     [
-        ("MP", op.MPKSlack(arrival="at")),
+        ("mp", op.MPKSlack(arrival="at")),
         (
             "AQ ERROR 0.5 AGGREGATE COUNT WINDOW 9",
             op.AQKSlack(error=0.5, aggregate="count", window=9, arrival="at"),
