@@ -15,6 +15,7 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import Order
+from outpace.engine.rows.rearranged import as_table
 from outpace.engine.state import State
 from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.bind.disorder import bind_disorder
@@ -217,6 +218,44 @@ def test_numbers_begin_anew_where_their_type_ends(kind, sources):
     copies = 1 if sources is None else 2
     assert sorted(found) == sorted([*range(8)] * copies) == found
     assert late == [4] * copies
+
+
+@examples(40)
+@given(streams(), st.integers(100, 130), st.integers(1, 9))
+def test_sources_whose_numbers_begin_anew_are_taken_in_one_pass(events, first, size):
+    """A mixed piece of several sources gives the same with numbers of 8 bits and of 64.
+
+    The column is not called `seq`, which would break ties by the numbers as they are.
+    """
+    columns = [*SCHEMA.names, "source"]
+    rows = [(*one, source) for one in events for source in ("east", "west")]
+    mixed = pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows])
+    found = {}
+    for kind in (pa.int64(), pa.int8()):
+        schema = pa.schema([*SCHEMA, ("source", pa.string())]).set(2, pa.field("no", kind))
+        numbers = np.array([first + row[2] for row in rows]).astype(kind.to_pandas_dtype())
+        whole = pa.table(
+            [*(mixed[name] if rows else [] for name in columns[:2]), pa.array(numbers, kind)]
+            + [mixed[name] if rows else [] for name in columns[3:]],
+            schema=schema,
+        )
+        query = QUERY.disorder(op.Sequence("10 us", number="no", arrival="at"))
+        order = make_order(
+            bind(query, schema), bind_disorder(query, schema), schema, ("east", "west")
+        )
+        given = [
+            order.push(EventsArrived(whole.slice(low, size))) for low in range(0, len(rows), size)
+        ]
+        given.append(order.finish())
+        columns_shown = ["ts", "source", "v"]
+        found[kind] = [
+            (
+                as_table(one.rows).select(columns_shown).to_pylist(),
+                None if one.late is None else one.late.select(columns_shown).to_pylist(),
+            )
+            for one in given
+        ]
+    assert found[pa.int8()] == found[pa.int64()]
 
 
 def test_a_number_that_is_ahead_by_more_than_half_of_its_type_is_late():
