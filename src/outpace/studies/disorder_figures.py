@@ -128,12 +128,12 @@ OTHERS: Final = Figure(
     "0.6, 0.6 and two deviations Sequence has one of twenty late: what a few gaps tell is an "
     "average of little. In table 5.7 older gaps count longer (0.95) and there are four deviations, "
     "as in the timeout of TCP. The controller of AQ-K-slack moves α by its gain times what a "
-    "window is better than asked. With an error of 0.03 % that is 0.5 times 0.03 %, so α hardly changes "
-    "in the fifty or hundred windows of a dataset, and it waits as MP-K-slack does. With 3 % it "
-    "comes down by a hundredth each, to half of the latency. In the hundred windows of dataset 3 "
-    "it comes down to where usual delays are late, and nothing stops it before: 97 of 100 events "
-    "of a window are enough, and one of twelve is out of order, so a third of these may be lost. "
-    "A least K as long as usual delays, in table 5.7, keeps them.",
+    "window is better than asked. With an error of 0.03 % that is 0.5 times 0.03 %, so α hardly "
+    "changes in the fifty or hundred windows of a dataset, and it waits as MP-K-slack does. With "
+    "3 % it comes down by a hundredth each, to half of the latency. In the hundred windows of "
+    "dataset 3 it comes down to where usual delays are late, and nothing stops it before: 97 of "
+    "100 events of a window are enough, and one of twelve is out of order, so a third of these "
+    "may be lost. A least K as long as usual delays, in table 5.7, keeps them.",
 )
 
 SOURCES_LATENCY: Final = Figure(
