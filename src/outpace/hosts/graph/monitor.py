@@ -33,6 +33,9 @@ _ATTEMPTS: Final = 10
 _END_S: Final = 2.0
 _POLL_MS: Final = 20
 
+#: What processes load before they start.
+_BODIES: Final = ("outpace.hosts.graph.operator", "outpace.hosts.graph.sink")
+
 _LOG: Final = logging.getLogger("outpace.graph")
 
 
@@ -73,7 +76,7 @@ class Monitor:
         self, context: zmq.Context[zmq.Socket[bytes]], token: str, patience_s: float
     ) -> None:
         self._token, self._patience_s = token, patience_s
-        self._context = process_context()
+        self._context = process_context(*_BODIES)
         self.socket = open_socket(context, zmq.ROUTER)
         port = self.socket.bind_to_random_port(LOOPBACK)
         self._address = f"{LOOPBACK}:{port}"

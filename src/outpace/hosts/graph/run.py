@@ -89,8 +89,7 @@ class GraphRun:
     def __init__(self, graph: Graph, folder: str | os.PathLike[str] | None = None) -> None:
         self._graph = graph
         self._folder = None if folder is None else GraphFolder(folder, graph)
-        #: What is counted, brought up to date while the graph runs.
-        self.metrics = GraphMetrics()
+        self._metrics = GraphMetrics()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(1)
         self._monitor: Monitor | None = None
         self._outlet: Outlet | None = None
@@ -137,6 +136,11 @@ class GraphRun:
             if sink is None and name in self._schemas:
                 found.setdefault(name, []).append(self._schemas[name].empty_table())
         return {name: pa.concat_tables(tables) for name, tables in found.items()}
+
+    @property
+    def metrics(self) -> GraphMetrics:
+        """What is counted of the operators and of what is retained, while the graph runs."""
+        return self._metrics
 
     @property
     def processes(self) -> dict[str, int]:
@@ -279,11 +283,11 @@ class GraphRun:
         assert self._monitor is not None
         assert self._outlet is not None
         queues = self._outlet.queues.values()
-        self.metrics.retained_events = sum(len(one.log) for one in queues)
-        self.metrics.retained_bytes = sum(one.retained_bytes for one in queues)
-        self.metrics.refused = self._outlet.refused + self._monitor.refused
+        self._metrics.retained_events = sum(len(one.log) for one in queues)
+        self._metrics.retained_bytes = sum(one.retained_bytes for one in queues)
+        self._metrics.refused = self._outlet.refused + self._monitor.refused
         for name in self._monitor.pids:
-            self.metrics.operators[name] = self._monitor.metrics(name)
+            self._metrics.operators[name] = self._monitor.metrics(name)
 
 
 def _readers(graph: Graph, bound: dict[str, BoundNode], name: str) -> tuple[Reader, ...]:

@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.whole import match_whole
-from outpace.hosts.graph import operator as operator
-from outpace.hosts.graph import sink as sink
 from outpace.hosts.processes import worker as worker
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows

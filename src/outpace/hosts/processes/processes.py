@@ -41,13 +41,19 @@ _MEMORY: Final = "the system may have run out of memory"
 _STARTING: Final = threading.Lock()
 
 
-def process_context() -> BaseContext:
-    """Return how instances are started: fresh, never as a copy of a process with threads."""
+def process_context(*modules: str) -> BaseContext:
+    """Return how processes are started: fresh, never as a copy of a process with threads.
+
+    Parameters
+    ----------
+    modules
+        What the processes load beside what instances do.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     # The server loads the library once; processes that it starts then need no time for that.
-    context.set_forkserver_preload(["outpace.hosts.processes.preload"])
+    context.set_forkserver_preload(["outpace.hosts.processes.preload", *modules])
     return context
 
 

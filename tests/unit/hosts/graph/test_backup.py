@@ -1,0 +1,126 @@
+"""What goes upstream: savepoints by the numbers of each predecessor, and how queues follow them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import outpace as op
+from outpace.engine.message import EventsArrived
+from outpace.engine.operator import matches_of
+from outpace.engine.recover.counted import CountedOperator
+from outpace.engine.state import State
+from outpace.hosts.graph.backup import Backup, NeededNumbers, keep_newest, taken_until
+from outpace.hosts.graph.graph import BoundNode, bind
+from outpace.hosts.graph.intake import Intake
+from outpace.hosts.graph.outlet import OutputQueue
+from outpace.pattern.query import Query
+
+WINDOWS = op.windows.count(3, slide=2)
+SCHEMA = pa.schema({"ts": pa.int64(), "k": pa.string()})
+
+
+def node_of(query: Query, *names: str) -> BoundNode:
+    sources = [op.sources.simple_events(1, id=name) for name in names]
+    return bind(op.graph(sources, {"A": query}), dict.fromkeys(names, SCHEMA))["A"]
+
+
+def pairs(first: str, second: str) -> Query:
+    query = op.Query("A").order_by("ts").pattern("X -> Y").measures(at="Y.ts")
+    return query.define(X=f"k = '{first}'", Y=f"k = '{second}'")
+
+
+def matched(operator: CountedOperator, intake: Intake) -> list[dict[str, object]]:
+    """Return the matches of the events that are ready."""
+    rows = intake.ready()
+    return matches_of(operator.step(EventsArrived(rows))).to_pylist() if rows.num_rows else []
+
+
+def test_the_exchange_of_figure_4() -> None:
+    """The ack of θ, made of c and d, trims the predecessor's queue from ⟨a, b, c, d⟩ to ⟨c, d⟩."""
+    node = node_of(pairs("c", "d").over(WINDOWS, duplicates=True), "predecessor")
+    before = OutputQueue(node.inputs[0].columns, most=100)
+    after = OutputQueue(None, most=100)
+    operator, intake = CountedOperator(node.spec), Intake(node)
+    # 1: a, b, c and d are sent, and backed up.
+    before.append(pa.table({"ts": range(4), "k": list("abcd")}))
+    rows, numbers = before.log.events()
+    assert rows["k"].to_pylist() == list("abcd")
+    # 2: a match goes to the output queue.
+    intake.take("predecessor", rows, numbers)
+    after.append(matches_of(operator.step(EventsArrived(intake.ready()))))
+    assert (after.log.came, after.acknowledged) == (1, 0)
+    # 3: the successor acknowledges it.
+    after.thin(taken_until(1))
+    # 4: it is deleted, and a savepoint is computed and goes upstream.
+    assert len(after.log) == 0
+    savepoint = operator.settle(after.acknowledged)
+    needed, inputs = intake.save(savepoint)
+    backup = Backup.decode(Backup("A", savepoint, operator.settled, needed, inputs).encoded)
+    assert (backup.savepoint.trim, backup.settled) == (1, 1)
+    # 5: so the predecessor's queue is trimmed.
+    before.thin(backup.savepoint_for("predecessor"))
+    assert before.log.events()[0]["k"].to_pylist() == ["c", "d"]
+
+
+@given(
+    st.lists(st.sampled_from("abx"), min_size=1, max_size=60),
+    st.lists(st.booleans(), min_size=60, max_size=60),
+    st.integers(0, 60),
+    st.floats(0, 1),
+)
+def test_events_of_two_predecessors_come_back_with_the_numbers_that_they_had(
+    kinds: list[str], west: list[bool], cut: int, share: float
+) -> None:
+    node = node_of(pairs("a", "b").over(op.windows.count(6, slide=3)), "east", "west")
+    ts = np.arange(len(kinds)) // 2
+    whole = pa.table({"ts": ts, "k": kinds}, SCHEMA)
+    sent_west = np.array(west[: len(kinds)])
+    own = {"east": np.flatnonzero(~sent_west), "west": np.flatnonzero(sent_west)}
+    operator, intake = CountedOperator(node.spec), Intake(node)
+    queues = {name: OutputQueue(None, most=1000) for name in own}
+    for name, places in own.items():
+        queues[name].append(whole.take(places))
+        part = places[places < cut]
+        intake.take(name, whole.take(part), np.arange(len(part)))
+    found = matched(operator, intake)
+    savepoint = operator.settle(int(share * len(found)))
+    backup = Backup("A", savepoint, operator.settled, *intake.save(savepoint))
+    backup = Backup.decode(backup.encoded)
+    again, rebuilt = Intake(node, backup), CountedOperator(node.spec)
+    for name, queue in queues.items():
+        queue.thin(backup.savepoint_for(name))
+        rows, numbers = queue.log.events() if queue.log.came else (whole, np.arange(0))
+        for at in range(len(numbers)):
+            again.take(name, rows.slice(at, 1), numbers[at : at + 1])
+    assert again.collected
+    rows, numbers = again.stand()
+    got = rebuilt.stand(backup.savepoint, rows, numbers, backup.settled).to_pylist()
+    for one in (intake, again):
+        for name, places in own.items():
+            if one is intake:
+                later = places[places >= cut]
+                start = len(places) - len(later)
+                one.take(name, whole.take(later), np.arange(start, len(places)))
+            one.end(name, len(places))
+    found += matched(operator, intake)
+    got += matched(rebuilt, again)
+    assert got == found[backup.settled :]
+    assert (intake.ended, again.ended, again.arrived) == (True, True, len(kinds))
+
+
+def test_the_newest_backup_is_kept() -> None:
+    known: dict[str, Backup] = {}
+    needed = NeededNumbers(9, np.zeros(0, np.int64))
+    made = [Backup("A", taken_until(at), 0, needed, {"east": needed}) for at in (3, 9, 5)]
+    keep_newest(known, made)
+    assert known["A"] is made[1]
+
+
+@pytest.mark.parametrize("data", [b"", b"nothing", State({"operator": "A"}).encode()])
+def test_bytes_that_are_no_backup_are_refused(data: bytes) -> None:
+    with pytest.raises(op.StateError):
+        Backup.decode(data)
