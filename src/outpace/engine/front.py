@@ -159,6 +159,11 @@ class Front(Stateful):
         return self.intake.order.watermark
 
     @property
+    def alpha(self) -> float:
+        """The part of K that events wait."""
+        return self.intake.order.alpha
+
+    @property
     def certain(self) -> int:
         """Nothing that comes changes what lies before this time; NO_TIME while it is not known."""
         certain = self.intake.order.certain

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from outpace.engine.emission import ChangeCounters, SpeculationCounters
 from outpace.engine.front import Front, FrontCounters
 from outpace.engine.group_spec import GroupSpec, GroupStep
 from outpace.engine.intake import JoinedIntakes
@@ -83,6 +84,39 @@ class GroupOperator(Stateful):
         """The operators of all queries."""
         shared = (one for order in self._orders for one in order.operators.values())
         return [*shared, *self._alone.values()]
+
+    @property
+    def alpha(self) -> float:
+        """The part of K that events wait, of the query whose events go on earliest."""
+        return min(one.alpha for one in self.operators)
+
+    @property
+    def changes(self) -> ChangeCounters:
+        """What became of matches that may be taken back, of all queries."""
+        counted = ChangeCounters()
+        for one in self.operators:
+            counted = counted.plus(**vars(one.changes))
+        return counted
+
+    @property
+    def speculation(self) -> SpeculationCounters:
+        """The same, with what makes matches come early; of what does not add up the greatest."""
+        order, (event, checkpoint) = self.intake.counters(), self.work
+        return SpeculationCounters(
+            **vars(self.changes),
+            alpha=self.alpha,
+            slack=order.slack,
+            latency=order.latency,
+            full=sum(one.front.intake.order.times_full for one in self.operators),
+            event_seconds=event,
+            checkpoint_seconds=checkpoint,
+        )
+
+    @property
+    def work(self) -> tuple[float, float]:
+        """Seconds that an event takes, and a checkpoint, of the query that takes longest."""
+        each = [one.front.work for one in self.operators]
+        return max(event for event, _ in each), max(checkpoint for _, checkpoint in each)
 
     def lines(self) -> list[str]:
         """Return what `explain()` shows: what the queries share."""

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from outpace.engine.back import Back
-from outpace.engine.emission import ChangeCounters
+from outpace.engine.emission import ChangeCounters, SpeculationCounters
 from outpace.engine.front import Front
 from outpace.engine.instance import Instance
 from outpace.engine.message import (
@@ -90,12 +90,26 @@ class WholeOperator(Stateful):
     @property
     def alpha(self) -> float:
         """The part of K that events wait."""
-        return self.front.intake.order.alpha
+        return self.front.alpha
 
     @property
     def changes(self) -> ChangeCounters:
         """What became of matches that may be taken back, since the operator was made."""
         return changes_of(self.front, self.back)
+
+    @property
+    def speculation(self) -> SpeculationCounters:
+        """The same, with what makes matches come early."""
+        order, (event, checkpoint) = self.front.intake.counters(), self.front.work
+        return SpeculationCounters(
+            **vars(self.changes),
+            alpha=self.alpha,
+            slack=order.slack,
+            latency=order.latency,
+            full=self.front.intake.order.times_full,
+            event_seconds=event,
+            checkpoint_seconds=checkpoint,
+        )
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""

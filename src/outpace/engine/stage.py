@@ -210,7 +210,7 @@ class GroupStage:
         self.counters = replace(
             arriving.counters(stimuli, {}, late, before),
             **changed,
-            early=round(1e6 * (1 - min(one.alpha for one in operators))),
+            early=round(1e6 * (1 - self.part.alpha)),
             matches=matches.num_rows,
             kept=sum(one.rows_kept for one in instances),
             partials=sum(one.starts_kept() for one in instances),
@@ -256,7 +256,7 @@ class FrontStage:
         self.counters = replace(
             arriving.counters(stimuli, aside, late, before),
             **self.part.changes.since(known),
-            early=round(1e6 * (1 - self.part.intake.order.alpha)),
+            early=round(1e6 * (1 - self.part.alpha)),
         )
         # How far time has come counts after the last delivery of a batch alone.
         watermark = [one for one in messages if isinstance(one, Routed)][-1].watermark

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.emission import SpeculationCounters
 from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec, GroupStep, Instructions
 from outpace.engine.match.contract import Matcher, Task
@@ -188,6 +189,11 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
         A row that several queries drop counts as late once.
         """
         return OrderCounters() if self._operator is None else self._operator.counters().order
+
+    @property
+    def speculation(self) -> SpeculationCounters:
+        """How it goes with matches that may be taken back, of all queries together."""
+        return SpeculationCounters() if self._operator is None else self._operator.speculation
 
     @property
     def rows_kept(self) -> int:

@@ -269,20 +269,7 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
 
         With late="correct" too; there none is known to be confirmed, unless that is what comes out.
         """
-        if self._operator is None:
-            return SpeculationCounters()
-        front = self._operator.front
-        order = front.intake.counters()
-        changes, (event, checkpoint) = vars(self._operator.changes), front.work
-        return SpeculationCounters(
-            **changes,
-            alpha=front.intake.order.alpha,
-            slack=order.slack,
-            latency=order.latency,
-            full=front.intake.order.times_full,
-            event_seconds=event,
-            checkpoint_seconds=checkpoint,
-        )
+        return SpeculationCounters() if self._operator is None else self._operator.speculation
 
     @property
     def rows_kept(self) -> int:

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.back import Back, BackCounters
+from outpace.engine.emission import ChangeCounters
 from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec
@@ -36,6 +37,7 @@ from outpace.engine.message import (
     TurnEnded,
     WentBack,
 )
+from outpace.engine.operator import changes_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.wire import event_ids, pack_events, read_answer, write_delivery
 from outpace.hosts.background import compile_when_loaded, compiled_soon
@@ -146,6 +148,11 @@ class ParallelOperator:
     def room(self) -> bool:
         """Whether the next events can be sent without waiting."""
         return bool(self._slots.free) and max(self._parcels) < _PARCELS
+
+    @property
+    def changes(self) -> ChangeCounters:
+        """What became of matches that may be taken back."""
+        return changes_of(self.front, self.back)
 
     def load(self) -> HostLoad | None:
         """Return the load of the busiest instance in the last stretch of time."""
@@ -279,6 +286,11 @@ class OperatorsInProgram:
         self.front, self.back = GroupOperator(spec), NothingBehind()
         self._aside, self._count = aside, count
         self._meter = BusyMeter()
+
+    @property
+    def changes(self) -> ChangeCounters:
+        """What became of matches that may be taken back."""
+        return self.front.changes
 
     def load(self) -> HostLoad | None:
         """Return how busy the queries were for the last stretch of time."""

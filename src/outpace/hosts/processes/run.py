@@ -36,7 +36,6 @@ from outpace.engine.message import (
     TimerFired,
     WatermarkArrived,
 )
-from outpace.engine.operator import changes_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integer
 from outpace.engine.split.number import in_order
@@ -624,23 +623,20 @@ class Run:
         total.waiting_matches, total.remembered_matches = back.waiting, back.remembered
         total.rate_limit = self._controller.rate if self._controller is not None else 0.0
         if isinstance(operator, RecoveredOperator):
-            told = operator.counters
-            total.retained, total.retained_bytes = told.retained, told.retained_bytes
-            total.skipped_share, total.doubles = told.skipped_share, told.doubles
-            total.savepoint_age_s = told.savepoint_age_s
-            total.replays, total.recover_s = told.replays, told.recover_s
-        if isinstance(operator, ParallelOperator):
-            changes = changes_of(operator.front, operator.back)
-            total.alpha = operator.front.intake.order.alpha
+            recovery = operator.counters
+            total.retained, total.retained_bytes = recovery.retained, recovery.retained_bytes
+            total.skipped_share, total.doubles = recovery.skipped_share, recovery.doubles
+            total.savepoint_age_s = recovery.savepoint_age_s
+            total.replays, total.recover_s = recovery.replays, recovery.recover_s
+        else:
+            changes = operator.changes
             total.tentative, total.confirmed = changes.tentative, changes.confirmed
             total.retracted = changes.retracted
             total.rollbacks, total.replayed = changes.rollbacks, changes.replayed
-            total.checkpoints, total.checkpoint_bytes = (
-                changes.checkpoints,
-                changes.checkpoint_bytes,
-            )
-            total.checkpoint_seconds = operator.front.work[1]
+            total.checkpoints = changes.checkpoints
+            total.checkpoint_bytes = changes.checkpoint_bytes
             total.deliveries, total.redeliveries = changes.deliveries, changes.redeliveries
+            total.alpha, total.checkpoint_seconds = operator.front.alpha, operator.front.work[1]
         self.metrics.sample(seconds)
 
 

@@ -269,6 +269,26 @@ def test_the_queries_of_a_group_read_sources_once(several: int) -> None:
     assert counted.longest_wait > 10
 
 
+def test_what_a_group_takes_back_is_counted() -> None:
+    early = op.Speculative(60, alpha=0, checkpoints=100)
+    queries = [replace(pairs(), name=name).disorder(early) for name in ("one", "two")]
+    queries.append(replace(pairs(), name="sure").disorder(op.KSlack(60)))
+    with op.run(op.group(*queries), Delayed("a"), batch_rows=97) as run:
+        tables = [found[name] for found in run for name in ("one", "two") if name in found]
+    told = pa.concat_tables(tables).to_pylist()
+    counted = run.metrics.operator
+    gone, sure = (sum(row["diff"] < 0 for row in told), sum(row["confirmed"] for row in told))
+    assert (counted.retracted, counted.confirmed, counted.alpha) == (gone, sure, 0)
+    assert gone > 0
+    assert min(counted.rollbacks, counted.redeliveries, counted.checkpoint_bytes) > 0
+    stream = op.open(op.group(*queries))
+    stream.push(pa.Table.from_batches(Delayed("a").batches()))
+    stream.finish()
+    known = stream.speculation
+    assert (known.confirmed, known.alpha) == (sure, 0)
+    assert known.checkpoints > 0
+
+
 def test_what_does_not_run_in_a_group_is_told_by_name() -> None:
     good = pairs().disorder(op.KSlack(2))
     bad = replace(good, name="bad").all_rows_per_match(unmatched=True)
