@@ -156,6 +156,8 @@ class Intake(Stateful):
         assert self._spec.disorder is not None
         over = as_integers(late.column(self._spec.disorder.time)) < border
         correcting = late.filter(pa.array(~over))
+        if self._spec.useful is not None:
+            correcting = correcting.filter(pa.array(self._spec.useful.used(correcting)))
         return replace(released, late=late.filter(pa.array(over)), correcting=correcting)
 
     def _count_late(self, rows: pa.Table, source: str | None) -> None:
@@ -309,9 +311,7 @@ def _has(schema: pa.Schema, field: pa.Field) -> bool:
 
 def _make_order(spec: OperatorSpec) -> Order:
     if spec.sources is not None or spec.disorder is not None:
-        filters = spec.disorder is not None and spec.disorder.value.filters
-        useful = spec.useful if filters else None
-        return make_order(spec.bound, spec.disorder, spec.arriving, spec.sources, useful)
+        return make_order(spec.bound, spec.disorder, spec.arriving, spec.sources, spec.useful)
     keys = (
         ()
         if spec.windows is not None and spec.query.windows is not None

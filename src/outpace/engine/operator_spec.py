@@ -228,8 +228,11 @@ class OperatorSpec:
 
     @cached_property
     def useful(self) -> BitTask | None:
-        """What says which rows a step can use, where the others leave no trace; None elsewhere."""
-        if self.task is None or counts_unused(self.bound, self.windows):
+        """What says which rows a step can use, where the others leave no trace; None elsewhere.
+
+        Partial matches that time out come in the order of the events that tell so.
+        """
+        if self.task is None or self.timeouts or counts_unused(self.bound, self.windows):
             return None
         bits = with_bits(self.task)
         return bits if bits.drop_unused else None

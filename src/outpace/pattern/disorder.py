@@ -107,7 +107,8 @@ class Disorder:
     #: Whether it decides by the greatest time of each piece and by no clock, so that parts of a
     #: stream can be brought into order apart, each without the events of the others.
     divisible: ClassVar[bool] = False
-    #: Whether events that no step of the pattern can use are dropped before they would wait.
+    #: Whether it is for one query alone, whose unused events it leaves out also where queries share
+    #: an order.
     filters: ClassVar[bool] = False
     #: Settings that change no result, so that a saved stream goes on with others.
     immaterial: ClassVar[frozenset[str]] = frozenset()

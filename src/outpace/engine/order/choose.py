@@ -57,7 +57,9 @@ def _make_reorderer(
     return Reorderer(bound, disorder, schema, rule, useful=useful)
 
 
-def _make_speculative(bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> Order:
+def _make_speculative(
+    bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema, useful: BitTask | None = None
+) -> Order:
     inner: BoundDisorder = disorder["slack"]
     kind = type(inner.value)
     if kind not in RULES:
@@ -66,7 +68,7 @@ def _make_speculative(bound: BoundQuery, disorder: BoundDisorder, schema: pa.Sch
             where="op.Speculative",
             hint=f"write a duration, or one of {_names(RULES)}",
         )
-    return SpeculativeOrder(bound, disorder, schema, RULES[kind](inner))
+    return SpeculativeOrder(bound, disorder, schema, RULES[kind](inner), useful=useful)
 
 
 def _names(kinds: Iterable[type[Disorder]]) -> str:
@@ -94,11 +96,12 @@ def make_order(
     Each source is brought into order by itself; then their events are. What says which events a
     step can use is for a kind that drops the others.
     """
-    given: dict[str, Any] = {} if useful is None else {"useful": useful}
 
     def make() -> Order:
         assert disorder is not None
         kind = type(disorder.value)
+        filters = useful is not None and (kind in RULES or kind is Speculative)
+        given: dict[str, Any] = {"useful": useful} if filters else {}
         if kind not in ORDERS:
             raise UnsupportedError(
                 f"{kind.__name__} is no reorderer of Outpace",

@@ -150,15 +150,21 @@ class Reorderer(Order):
             An event is invalid, and such are not to be set aside.
         """
         clock, usable, late, invalid, met = self._admit(events)
+        if clock.rule is None and usable.num_rows:
+            seen = int(as_integers(one_array(usable.column(self._time))).max())
+            self._seen = max(self._seen, seen)
+        usable = self._used(usable)
         ticks = self._order.ticks(usable)
-        if self._useful is not None and not (used := self._useful.used(usable)).all():
-            usable, ticks = usable.filter(pa.array(used)), ticks[used]
         before = None if self._in_order else clock.watermark
         ready = self._release(sorted_run(usable, ticks), before)
         self._clock = clock
-        if clock.rule is None and len(ticks):
-            self._seen = max(self._seen, int(ticks.max()) // self._order.in_ticks(1))
         return ReleasedEvents(ready, clock.watermark, late, invalid, met=met)
+
+    def _used(self, rows: pa.Table) -> pa.Table:
+        """Return the events that a step can use."""
+        if self._useful is None or (used := self._useful.used(rows)).all():
+            return rows
+        return rows.filter(pa.array(used))
 
     def _admit(
         self, events: EventsArrived

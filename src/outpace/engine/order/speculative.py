@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.match.bits import BitTask
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.clock import Clock, SlackRule, order_of
 from outpace.engine.order.contract import ReleasedEvents, quarantine_hint
@@ -105,8 +106,9 @@ class SpeculativeOrder(Reorderer):
         disorder: BoundDisorder,
         schema: pa.Schema,
         rule: SlackRule | None,
+        useful: BitTask | None = None,
     ) -> None:
-        super().__init__(bound, disorder["slack"], schema, rule)
+        super().__init__(bound, disorder["slack"], schema, rule, useful=useful)
         self._hint = quarantine_hint(disorder)
         alpha: float | None = disorder["alpha"]
         self._factor = (
@@ -163,7 +165,8 @@ class SpeculativeOrder(Reorderer):
             greatest = clock.greatest
         factor = self._factor if events.load is None else self._factor.follow(events.load.busy)
         due, correcting = _due(clock.watermark, greatest, factor.alpha), None
-        behind = times < self._gone
+        rows = self._used(rows)
+        behind = as_integers(one_array(rows.column(self._time))) < self._gone
         if behind.any():
             correcting, rows = rows.filter(pa.array(behind)), rows.filter(pa.array(~behind))
         run = sorted_run(rows, self._order.ticks(rows))

@@ -337,14 +337,39 @@ def test_a_state_goes_with_disorder_or_without():
 
 
 def test_a_push_that_fails_in_matching_ends_the_matcher():
-    query = op.Query("q").order_by("ts").pattern("A").define(A="10 / x > 1").measures(at="A.ts")
-    matcher = op.open(query.define(A="CAST(x AS INT) > 1").disorder(op.KSlack(0)))
+    query = op.Query("q").order_by("ts").pattern("A B").measures(at="B.ts")
+    matcher = op.open(query.define(B="CAST(x AS INT) > A.ts").disorder(op.KSlack(0)))
     state = matcher.state()
     with pytest.raises(op.OutpaceError):
-        matcher.push({"ts": [1, 2], "x": ["many", "7"]})
+        matcher.push({"ts": [1, 2, 3], "x": ["7", "many", "7"]})
     with pytest.raises(op.DataError, match="an earlier push failed"):
         matcher.push({"ts": [3], "x": ["7"]})
-    assert op.resume(query.disorder(op.KSlack(0)), state).buffered == 0
+    assert op.resume(query.define(B="x > '7'").disorder(op.KSlack(0)), state).buffered == 0
+
+
+def test_a_condition_that_fails_on_its_own_row_refuses_the_push():
+    query = op.Query("q").order_by("ts").pattern("A -> B").measures(at="B.ts")
+    query = query.define(A="CAST(x AS INT) > 1", B="CAST(x AS INT) < 1").disorder(op.KSlack(0))
+    matcher = op.open(query)
+    with pytest.raises(op.OutpaceError):
+        matcher.push({"ts": [1, 2], "x": ["many", "7"]})
+    found = matcher.push({"ts": [1, 2, 3, 4], "x": ["7", "1", "0", "1"]})
+    assert found.to_pylist() == [{"at": 3}]
+
+
+def test_events_that_no_step_can_use_do_not_wait():
+    query = kinds("A -> B").disorder(op.KSlack(10))
+    matcher = op.open(query)
+    matcher.push({"ts": [1, 2, 3], "id": [0, 1, 2], "kind": ["a", "z", "z"]})
+    assert matcher.buffered == 1
+    strict = op.open(kinds("A B").disorder(op.KSlack(10)))
+    strict.push({"ts": [1, 2, 3], "id": [0, 1, 2], "kind": ["a", "z", "z"]})
+    assert strict.buffered == 3, "what comes between two steps counts"
+    # They tell the time like others, and may be late.
+    matcher.push({"ts": [20], "id": [3], "kind": ["z"]})
+    assert matcher.buffered == 0
+    matcher.push({"ts": [4], "id": [4], "kind": ["z"]})
+    assert matcher.order.late == 1
 
 
 def test_disorder_changes_nothing_for_a_table():
