@@ -338,6 +338,37 @@ class Front(Stateful):
         fresh._read(state)
         self.become(fresh)
 
+    def restore_unscheduled(self, state: State) -> None:
+        """Go on from the state of a front whose windows had other instances, or one.
+
+        What is open has no instance until `redeliver` gives it one.
+        """
+        alone = Front(replace(self._spec, instances=None), self._place, self._block_size)
+        alone._read(state)
+        fresh = Front(self._spec, self._place, self._block_size)
+        fresh.intake, fresh._ended = alone.intake, alone._ended
+        fresh._numbers, fresh._splitter = alone._numbers, alone._splitter
+        self.become(fresh)
+
+    def redeliver(self, events: Events, split: Split) -> list[Deliver]:
+        """Return what instances get of events that had their turn before, all at once."""
+        if self._schedule is None:
+            return [Deliver(0, events, None, split, self.arrived)]
+        shares = self._schedule.route(events, split, self._loads)
+        for one in shares:
+            self._unanswered[one.instance] += 1
+            self._loads[one.instance] += one.size
+        return [
+            Deliver(one.instance, events, one.ranges, one.split, self.arrived) for one in shares
+        ]
+
+    @property
+    def unscheduled(self) -> State:
+        """What `restore_unscheduled` needs."""
+        state = self.state()
+        parts = {name: part for name, part in state.parts.items() if name != "schedule"}
+        return State({"ended": self._ended}, parts=parts)
+
     def _read(self, state: State) -> None:
         ended = state.numbers.get("ended")
         require(isinstance(ended, bool), "nobody knows whether it has ended")

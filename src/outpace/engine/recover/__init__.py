@@ -6,6 +6,7 @@
 - `layout`: the windows that matches may still come of, by the numbers of their events;
 - `needed`: which events a replay needs; the others are skipped;
 - `protocol`: what an operator of one's own is asked;
+- `shared`: that of several instances;
 - `recoverable`: the operator that gives savepoints, and is rebuilt from one and retained events.
 
 Paper: Lima et al., Skipping Unused Events to Speed Up Rollback-Recovery, sections II and III.

@@ -62,7 +62,7 @@ from outpace.engine.recover.savepoint import (
 )
 from outpace.engine.rows.rearranged import as_table
 from outpace.engine.rows.times import as_integers
-from outpace.engine.split.windows import OPEN
+from outpace.engine.split.windows import OPEN, Split, joined_windows, take_windows
 from outpace.engine.state import NATURAL, State, integers, require
 from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches
@@ -234,11 +234,12 @@ class RecoverableOperator(WholeOperator):
         whole = not len(later) or int(later[-1]) == savepoint.at + len(later) - 1
         if not whole or len(np.unique(numbers)) != len(numbers):
             raise _missing(savepoint.at)
-        fresh = RecoverableOperator(self.spec, self._place)
+        fresh = self._anew()
         fresh._settled, fresh._seed = savepoint.settled, savepoint.seed
         fresh.turn = savepoint.turn
         parts = [fresh._stand(savepoint, rows.slice(0, old), numbers[:old])]
-        self.become(fresh)
+        if fresh is not self:
+            self.become(fresh)
         steps = _steps(rows.slice(old), savepoint.at, told)
         for stimulus in steps:
             # What was told before the savepoint, behind as many events, tells nothing new.
@@ -256,14 +257,18 @@ class RecoverableOperator(WholeOperator):
         if self._arrived is not None and self.spec.task is None:
             carried = [self._without_ids(one) if isinstance(one, Deliver) else one for one in moves]
         # Before anything is taken, as a user's operator may say what cannot be.
-        given = [one for one in moves if isinstance(one, Deliver)]
-        used = [self._used(one.events) for one in given]
-        instructions = super().carry(carried)
+        given = _blocks(moves)
+        used = [self._used(events) for events, _ in given]
+        instructions = self._let_take(carried)
         if self._layout is not None:
-            for message, some in zip(given, used, strict=True):
-                self._add(message.events, some)
-                self._needed.use(self._layout.take(message.events, message.split, self.turn))
+            for (events, split), some in zip(given, used, strict=True):
+                self._add(events, some)
+                self._needed.use(self._layout.take(events, split, self.turn))
         return instructions
+
+    def _let_take(self, moves: Sequence[Move]) -> list[Instruction]:
+        """Let instance and back take what the front said."""
+        return super().carry(moves)
 
     def _without_ids(self, delivery: Deliver) -> Deliver:
         """Return a delivery without the ids of its events: a user's operator knows of none."""
@@ -345,7 +350,7 @@ class RecoverableOperator(WholeOperator):
             places = pa.table({"place": needed.numbers, "number": found})
 
         def make() -> bytes:
-            parts = {"front": front.state(), "windows": windows.state()}
+            parts = {"front": front.unscheduled, "windows": windows.state()}
             if places is not None:
                 parts["front"] = without_rows(parts["front"], schema)
                 parts["places"] = State({}, [places])
@@ -360,7 +365,7 @@ class RecoverableOperator(WholeOperator):
         if self._arrived is not None:
             front = with_rows(front, rows, self.spec.arriving)
             self._arrived = ArrivedEvents(savepoint.at, numbers, as_integers(rows[EVENT_ID.name]))
-        self.front.restore(front)
+        self.front.restore_unscheduled(front)
         require(self.came == savepoint.at, "other events have come")
         if self._layout is None:
             self._stand_partitions(savepoint, content, rows, numbers)
@@ -373,13 +378,12 @@ class RecoverableOperator(WholeOperator):
             rows, numbers = rows.take(pa.array(_found(origin, numbers, savepoint.at))), placed
         events = self.front.recall(rows, numbers)
         split = self._layout.split(events, self.front.taken)
-        delivery = Deliver(0, events, None, split, self.front.arrived)
+        deliveries = self.front.redeliver(events, split)
         if self._arrived is not None and self.spec.task is None:
-            delivery = self._without_ids(delivery)
-        answer = self.instance.step(delivery)
+            deliveries = [self._without_ids(one) for one in deliveries]
+        matches = self._answer(deliveries).matches
         self._add(events, self._used(events))
         self._needed.use(self._layout.borders)
-        matches = answer.matches
         if len(matches):
             turns = self._layout.turns(matches.partition, matches.window)
             places = self._places(matches, turns)
@@ -387,7 +391,17 @@ class RecoverableOperator(WholeOperator):
             matches, places = matches.take(order), places[:, order]
             self._given.add(places)
             matches = self._unsettled(matches, places)
-        return Emit(matches, answer.timed_out)
+        return Emit(matches, self.spec.timed_out.empty_table())
+
+    def _answer(self, deliveries: Sequence[Deliver]) -> Emit:
+        """Let instances take events that had their turn before, and return what they find."""
+        (delivery,) = deliveries
+        answer = self.instance.step(delivery)
+        return Emit(answer.matches, answer.timed_out)
+
+    def _anew(self) -> RecoverableOperator:
+        """Return an operator of the same kind that has taken nothing."""
+        return RecoverableOperator(self.spec, self._place)
 
     # --- Partitions ------------------------------------------------------------------------------
 
@@ -500,6 +514,24 @@ def _steps(rows: pa.Table, first: int, told: Sequence[tuple[int, Told]]) -> Iter
             yield what
         elif what != NO_TIME:
             yield WatermarkArrived(what)
+
+
+def _blocks(moves: Sequence[Move]) -> list[tuple[Events, Split]]:
+    """Return events that went on together, with the windows of all instances that got them."""
+    found: list[tuple[Events, Split]] = []
+    together = False
+    for message in moves:
+        if isinstance(message, Deliver):
+            events, split = message.events, message.split
+            if together:
+                _, before = found.pop()
+                opened = joined_windows(before.opened, split.opened)
+                order = np.lexsort((opened.number, opened.partition))
+                closed = joined_windows(before.closed, split.closed)
+                split = Split(take_windows(opened, order), closed)
+            found.append((events, split))
+        together = isinstance(message, Deliver)
+    return found
 
 
 def _found(wanted: Integers, numbers: Integers, at: int) -> Integers:

@@ -217,7 +217,7 @@ class RecoverableStream(StreamMatcher):
         self._since, self._saved = 0, time.monotonic()
 
     def _make(self, spec: OperatorSpec) -> WholeOperator:
-        operator = RecoverableOperator(spec)
+        operator = self._recoverable(spec)
         kept = retained_schema(spec)
         if self.log.schema is None:
             first = next(iter(spec.bound.order_by), kept.names[0])
@@ -231,6 +231,10 @@ class RecoverableStream(StreamMatcher):
                 raise StateError("the retained log has no savepoint", hint="start from the input")
             self._thin(operator.notice())
         return operator
+
+    def _recoverable(self, spec: OperatorSpec) -> RecoverableOperator:
+        """Return a new operator that is recovered by a replay."""
+        return RecoverableOperator(spec)
 
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
         self._check()

@@ -71,7 +71,7 @@ class ParallelOperator:
         The query.
     schema
         The columns of its input.
-    disorder, sources, brings_ids
+    disorder, sources, brings_ids, traced
         As in `OperatorSpec`.
     memory
         Bytes of shared memory.
@@ -89,6 +89,7 @@ class ParallelOperator:
         disorder: BoundDisorder | None = None,
         sources: tuple[str, ...] | None = None,
         brings_ids: bool = False,
+        traced: bool = False,
         memory: int = MEMORY,
         watch: Callable[[int, WorkResult, Answer], None] = lambda *answered: None,
         aside: Callable[[SetAside], None] = lambda aside: None,
@@ -101,6 +102,7 @@ class ParallelOperator:
             sources=sources,
             instances=count,
             brings_ids=brings_ids,
+            traced=traced,
         )
         if spec.matcher is not None:
             # Compiled here, once for all instances, which find it on disk.
@@ -207,6 +209,17 @@ class ParallelOperator:
             for slot in done.released:
                 self._slots.release(slot)
             self._watch(instance, done, answer)
+
+    def send_all(self, deliveries: Sequence[Deliver]) -> None:
+        """Send the deliveries of one block, and wait until there is room for them."""
+        while deliveries and not self.room:
+            self.receive(_TURN_S)
+        self._send(deliveries)
+
+    def receive_all(self) -> None:
+        """Wait until everything that was sent is answered."""
+        while any(self._parcels):
+            self.receive(None)
 
     def _block_size(self, rows: pa.Table) -> int:
         return largest_block(self._ring, rows.slice(0, BLOCK_ROWS).select(self._spec.kept.names))

@@ -1,4 +1,4 @@
-"""The operator of a run that is recovered by a replay: a stream in the program, with its log.
+"""The operator of a run that is recovered by a replay: a stream with its log, and processes.
 
 No state of it is saved, only savepoints; events are retained as they are read. Who runs the query
 again with the log goes on where it was lost: what the log has is replayed, and each source is read
@@ -8,16 +8,21 @@ from behind the events that are there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
 import pyarrow as pa
 
 from outpace.engine.front import Front
-from outpace.engine.message import Emit, EventsArrived, HostLoad, SetAside, Stimulus
-from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.message import Answer, Emit, EventsArrived, HostLoad, SetAside, Stimulus
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.recoverable import RecoverableOperator
+from outpace.engine.recover.savepoint import Savepoint, is_put_in_order
+from outpace.engine.recover.shared import SharedRecoverableOperator
 from outpace.hosts.local.recoverable import RecoverableStream
 from outpace.hosts.local.recovery_counters import RecoveryCounters
-from outpace.hosts.processes.operator import NothingBehind
+from outpace.hosts.processes.operator import NothingBehind, ParallelOperator
+from outpace.hosts.processes.worker import WorkResult
 from outpace.ingest.retained import RetainedLog
 from outpace.pattern.query import Query
 
@@ -34,11 +39,12 @@ class RecoveredOperator:
         What retains the events.
     aside
         Told of the events that are set aside.
+    watch
+        Told of every answer of an instance in a process.
     """
 
-    #: There is always room, and nothing lies in shared memory.
+    #: Each step waits for what it needs.
     room = True
-    bytes_written = 0
 
     def __init__(
         self,
@@ -47,11 +53,18 @@ class RecoveredOperator:
         sources: tuple[str, ...] | None,
         log: RetainedLog,
         aside: Callable[[SetAside], None],
+        watch: Callable[[int, WorkResult, Answer], None],
     ) -> None:
-        self._stream = RecoverableStream(query, log, sources=sources)
+        self._stream = _SharedStream(query, log, sources, watch)
         if schema is not None:
             self._stream.bind(schema)
         self._aside, self.back = aside, NothingBehind()
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of events in shared memory."""
+        processes = self._stream.processes
+        return 0 if processes is None else processes.bytes_written
 
     @property
     def front(self) -> Front:
@@ -99,5 +112,44 @@ class RecoveredOperator:
         wait(list(also), timeout)
 
     def close(self) -> None:
-        """Let others go on with the log."""
-        self._stream.log.close()
+        """End the processes, and let others go on with the log."""
+        self._stream.close()
+
+
+class _SharedStream(RecoverableStream):
+    """A recoverable stream whose windows processes share, where the query asks for several."""
+
+    def __init__(
+        self,
+        query: Query,
+        log: RetainedLog,
+        sources: tuple[str, ...] | None,
+        watch: Callable[[int, WorkResult, Answer], None],
+    ) -> None:
+        self._watch = watch
+        self.processes: ParallelOperator | None = None
+        try:
+            super().__init__(query, log, sources=sources)
+        except BaseException:
+            self.close()
+            raise
+
+    def _recoverable(self, spec: OperatorSpec) -> RecoverableOperator:
+        if spec.windows is None or self._query.instance_count == 1:
+            return super()._recoverable(spec)
+        self.processes = ParallelOperator(
+            self._query,
+            spec.schema,
+            disorder=spec.disorder,
+            sources=spec.sources,
+            traced=is_put_in_order(spec),
+            watch=self._watch,
+        )
+        alone = replace(spec, query=self._query.instances(1, self._query.scheduler))
+        return SharedRecoverableOperator(alone, self.processes)
+
+    def close(self) -> None:
+        """End the processes, and let others go on with the log."""
+        if self.processes is not None:
+            self.processes.close()
+        self.log.close()

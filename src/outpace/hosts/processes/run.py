@@ -122,8 +122,8 @@ def run(
     recovery, log
         "replay": the run keeps no state. Its events are retained in a log, and the same call with
         that log goes on where a run was lost, whatever ended it; see `outpace.recover`. The query
-        is a single one, and is matched in this process, whatever its instances. Its sources give
-        the same events when they are read again.
+        is a single one; without windows, and with one instance, it is matched in this process. Its
+        sources give the same events when they are read again.
 
     Returns
     -------
@@ -174,9 +174,11 @@ def run(
     for one in queries:
         with told_of(one) if isinstance(query, QueryGroup) else nullcontext():
             _check(one, given)
-    if isinstance(query, QueryGroup) or log is not None:
-        return Run(query, list(given), None, memory, batch_rows, aside, clocks, log)
+    if isinstance(query, QueryGroup):
+        return Run(query, list(given), None, memory, batch_rows, aside, clocks)
     useful = query if isinstance(query, Join) else _within_use(query)
+    if log is not None:
+        return Run(useful, list(given), None, memory, batch_rows, aside, clocks, log)
     return Run(useful, list(given), rate_control, memory, batch_rows, aside, clocks)
 
 
@@ -269,7 +271,8 @@ class Run:
     ) -> None:
         self._query, self._log = query, log
         queries = _queries(query)
-        instances = query.instance_count if isinstance(query, Query) and log is None else 1
+        shared = isinstance(query, Query) and (log is None or query.windows is not None)
+        instances = query.instance_count if isinstance(query, Query) and shared else 1
         #: The sides of a join, whose rows become those of one stream.
         self._sides = JoinedSides(query) if isinstance(query, Join) else None
         self._aside, self._clocks = aside, clocks
@@ -431,7 +434,9 @@ class Run:
         if log is None or log.schema is None:
             return
         assert isinstance(self._query, Query)
-        operator = RecoveredOperator(self._query, None, self._names, log, self._set_aside)
+        operator = RecoveredOperator(
+            self._query, None, self._names, log, self._set_aside, self._answered
+        )
         self._operator, self._began = operator, time.perf_counter()
         if self._tells_time:
             self._kind = log.schema.field(self._sources[0].time).type
@@ -489,7 +494,9 @@ class Run:
             )
         assert isinstance(query, Query), "that of a join is known when its columns are"
         if self._log is not None:
-            return RecoveredOperator(query, schema, self._names, self._log, self._set_aside)
+            return RecoveredOperator(
+                query, schema, self._names, self._log, self._set_aside, self._answered
+            )
         arriving = query.order_of_arrival
         return ParallelOperator(
             query,

@@ -6,14 +6,20 @@ them when it likes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
-from outpace.engine.message import EventsArrived, SourceEnded
+from outpace.engine.back import Back
+from outpace.engine.front import Front
+from outpace.engine.instance import Instance
+from outpace.engine.message import Deliver, Delivered, EventsArrived, SourceEnded
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
 from outpace.engine.recover.savepoint import Savepoint, is_put_in_order, retained_schema
+from outpace.engine.recover.shared import SharedRecoverableOperator
 from outpace.engine.window_match.result import WindowMatches
 from outpace.ingest.retained import RetainedLog
 from outpace.testing.simulation.arrival import DrawnArrival
@@ -60,11 +66,44 @@ class Receiver:
         self._waiting = self._waiting[count:]
 
 
+class InstancesInTurn:
+    """Instances that share windows, in one place; they answer in any order."""
+
+    def __init__(self, spec: OperatorSpec, random: Random) -> None:
+        self.front, self.back = Front(spec), Back(spec)
+        self._instances = [Instance(spec) for _ in range(spec.instances or 1)]
+        self._random = random
+        self._sent: list[list[Deliver]] = [[] for _ in self._instances]
+
+    def send_all(self, deliveries: Sequence[Deliver]) -> None:
+        """Give instances the deliveries of one block."""
+        for delivery in deliveries:
+            self.back.step(delivery)
+            self._sent[delivery.instance].append(delivery)
+
+    def receive_all(self) -> None:
+        """Let all answer."""
+        while waiting := [number for number, sent in enumerate(self._sent) if sent]:
+            number = self._random.choice(waiting)
+            answer = self._instances[number].step(self._sent[number].pop(0))
+            answered = Delivered(number, answer)
+            self.front.step(answered)
+            self.back.step(answered)
+
+
 def run_recovered(
     spec: OperatorSpec, arrival: DrawnArrival, random: Random, trace: RunTrace
 ) -> RunOutcome:
     """Drive an operator that is lost now and then, and rebuilt by a replay."""
-    operator, receiver = RecoverableOperator(spec), Receiver()
+
+    def make() -> RecoverableOperator:
+        if spec.instances is None:
+            return RecoverableOperator(spec)
+        ordered = is_put_in_order(spec)
+        shared = InstancesInTurn(replace(spec, traced=ordered), random)
+        return SharedRecoverableOperator(replace(spec, instances=None), shared)
+
+    operator, receiver = make(), Receiver()
     retained = RetainedLog()
     retained.begin(retained_schema(spec))
     retained.thin(operator.notice())
@@ -82,7 +121,7 @@ def run_recovered(
             retained.thin(Savepoint.decode(savepoint.encode()))
         if random.random() < 0.3:
             trace.say("  the operator is lost")
-            operator = RecoverableOperator(spec)
+            operator = make()
             assert retained.savepoint is not None
             again = operator.rebuild(retained.savepoint, *retained.events(), retained.told)
             receiver.replay(again.matches)

@@ -428,6 +428,9 @@ def _simulate(scenario: _Scenario, random: Random, trace: RunTrace) -> int:
         places = Places(scenario.spec(), random, trace, saves=scenario.saves)
         places.run(scenario.arrival)
         outcomes = {scenario.query.name: places.outcome}
+        if scenario.can_replay and scenario.query.windows is not None:
+            again = run_recovered(scenario.spec(), scenario.arrival, random, trace)
+            check_same("after replays", again.matches, places.outcome.matches)
     else:
         outcomes = run_in_one_place(
             scenario.make, scenario.arrival, random, trace, saves=scenario.saves

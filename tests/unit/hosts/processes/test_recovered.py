@@ -31,6 +31,12 @@ QUERIES = {
     "adaptive": COUNTED.disorder(op.MPKSlack()),
     "within": CHAIN.within("9 ms").disorder(op.KSlack("2 ms")),
 }
+SHARED = {
+    "shared count": COUNTED.instances(2),
+    "shared time": TIMED.disorder(op.KSlack("3 ms")).instances(
+        3, schedule=op.schedulers.RoundRobin()
+    ),
+}
 
 
 def sources(count: int, events: int = 1500) -> list[op.sources.Source]:
@@ -80,6 +86,35 @@ def test_the_same_call_goes_on_where_a_run_was_lost(
     log = op.recover.RetainedLog(tmp_path / "log")
     with op.run(query, sources(count), recovery="replay", log=log) as over:
         assert list(over) == []
+
+
+@pytest.mark.parametrize("query", SHARED.values(), ids=SHARED)
+def test_instances_that_share_windows_go_on_where_a_run_was_lost(
+    query: op.Query, tmp_path: Path
+) -> None:
+    with op.run(query.instances(1), sources(2), batch_rows=300) as run:
+        expected = rows_of(list(run))
+    found: list[dict[str, object]] = []
+    # The number of instances may be another one each time.
+    for instances in (query.instance_count, 1, query.instance_count):
+        again = op.run(
+            query.instances(instances, schedule=query.scheduler),
+            sources(2),
+            batch_rows=300,
+            recovery="replay",
+            log=op.recover.RetainedLog(tmp_path / "log"),
+        )
+        with again:
+            for taken, table in enumerate(again):
+                if taken == 2 and len(found) < len(expected) // 2:
+                    break
+                found += table.to_pylist()
+                again.acknowledge()
+        if instances > 1:
+            assert len(again.metrics.instances) == instances
+            assert sum(one.events for one in again.metrics.instances) > 0
+    assert found == expected
+    assert again.metrics.operator.skipped_share > 0.5
 
 
 def test_metrics_of_recovery_come_with_the_others(tmp_path: Path) -> None:
@@ -152,8 +187,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 import outpace as op
-from test_recovered import QUERIES, sources
-query, count, folder = QUERIES[sys.argv[1]], int(sys.argv[2]), Path(sys.argv[3])
+from test_recovered import QUERIES, SHARED, sources
+query, count, folder = {**QUERIES, **SHARED}[sys.argv[1]], int(sys.argv[2]), Path(sys.argv[3])
 there = folder / "matches"
 lines = there.read_text().splitlines(keepends=True) if there.exists() else []
 known = {line for line in lines if line.endswith("\\n")}
@@ -187,7 +222,7 @@ def kill_and_compare(name: str, count: int, folder: Path, random: Random, kills:
             for _ in range(random.randint(1, 12)):
                 process.stdout.readline()
             process.send_signal(signal.SIGKILL)
-    with op.run(QUERIES[name], sources(count, 600), batch_rows=20) as run:
+    with op.run({**QUERIES, **SHARED}[name], sources(count, 600), batch_rows=20) as run:
         expected = [f"{row}\n" for row in rows_of(list(run))]
     assert (folder / "matches").read_text().splitlines(keepends=True) == expected
 
@@ -200,5 +235,5 @@ def test_a_run_that_is_killed_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_runs_that_are_killed_at_any_moment_go_on(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
-    name = random.choice(["count", "time", "adaptive"])
+    name = random.choice(["count", "time", "adaptive", *SHARED])
     kill_and_compare(name, random.choice([1, 2]), tmp_path, random, kills=5)
