@@ -68,6 +68,7 @@ from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches
 from outpace.engine.wire import event_ids
 from outpace.errors import DataError, StateError, UnsupportedError, missing_column
+from outpace.pattern.disorder import Late
 
 
 class RecoverableOperator(WholeOperator):
@@ -550,6 +551,11 @@ def _check(spec: OperatorSpec) -> None:
         raise UnsupportedError(
             "matches that late events correct cannot be acknowledged by their numbers, so they are "
             "not recovered by a replay",
+            hint='drop late events or set them aside, late="side", or save the state of the stream',
+        )
+    if spec.disorder is not None and spec.disorder.late is Late.PASS:
+        raise UnsupportedError(
+            "late events that are passed on get other times, and are retained with their own",
             hint='drop late events or set them aside, late="side", or save the state of the stream',
         )
     if spec.measured:

@@ -26,6 +26,7 @@ from outpace.engine.split.number import in_order
 from outpace.errors import DataError, OutpaceError, UnsupportedError
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.disorder import Late
 from outpace.pattern.expression import MatchId, walk
 from outpace.pattern.operator import EventOperator, Operator
 from outpace.pattern.query import Query, RowsPerMatch, checked_query
@@ -123,7 +124,9 @@ class _Scenario:
     @property
     def can_replay(self) -> bool:
         """Whether what comes out has numbers that stay."""
-        return not self.query.corrects and not self.timeouts and not self.others
+        passed = self.query.order_of_arrival
+        moved = passed is not None and passed.late == Late.PASS
+        return not (moved or self.query.corrects or self.timeouts or self.others)
 
     def spec(self) -> OperatorSpec:
         query, disorder = _alone(self.query), None

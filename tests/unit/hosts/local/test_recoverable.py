@@ -291,7 +291,6 @@ SHUFFLED = [
     WINDOWS.disorder(op.KSlack(6)),
     WINDOWS.partition_by("key").disorder(op.MPKSlack()),
     CHAIN.over(op.windows.time(20, slide=5)).disorder(op.AQKSlack(error=0.1)),
-    WINDOWS.disorder(op.KSlack(1, late="pass")),
 ]
 
 
@@ -456,6 +455,9 @@ def test_what_cannot_be_recovered_is_refused(tmp_path: Path) -> None:
     corrected = CHAIN.disorder(op.KSlack(3, late="correct", horizon=9))
     with pytest.raises(op.UnsupportedError, match="late events correct"):
         op.open(corrected, recovery="replay", schema=rows(0, 1).schema)
+    passed = CHAIN.disorder(op.KSlack(3, late="pass"))
+    with pytest.raises(op.UnsupportedError, match="passed on get other times"):
+        op.open(passed, recovery="replay", schema=rows(0, 1).schema)
     with pytest.raises(op.UnsupportedError, match="no recovery 'checkpoint'"):
         op.open(CHAIN, recovery="checkpoint")  # type: ignore[call-overload]  # refused
     with pytest.raises(op.StateError, match="is empty"):
