@@ -50,19 +50,24 @@ class NeededNumbers:
         skip: Integers = np.stack([edges[gaps] + 1, edges[gaps + 1] - 1], axis=1)
         return skip
 
-    def distances(self) -> pa.Table:
-        """Return the numbers as a table of small ones."""
-        return pa.table({"distance": np.diff(self.numbers, prepend=self.trim)})
+    def runs(self) -> pa.Table:
+        """Return the numbers as runs of numbers that follow each other, told by small ones."""
+        numbers = self.numbers
+        begin = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
+        length = np.diff(begin, append=len(numbers))
+        before = np.concatenate([[self.trim], numbers[begin[1:] - 1] + 1])[: len(begin)]
+        return pa.table({"gap": numbers[begin] - before, "length": length})
 
     @staticmethod
     def read(at: int, trim: int, table: pa.Table) -> NeededNumbers:
-        """Read what `distances` wrote."""
-        (distances,) = integers(table, distance=range(1, NATURAL.stop))
-        needed = NeededNumbers(at, trim + np.cumsum(distances))
+        """Read what `runs` wrote."""
+        some = range(1, NATURAL.stop)
+        gap, length = integers(table, gap=some, length=some)
+        require(trim + int(gap.sum()) + int(length.sum()) <= at, "events are needed too early")
+        # What a number is ahead of its place.
+        ahead = trim + np.cumsum(gap)
+        needed = NeededNumbers(at, np.repeat(ahead, length) + np.arange(length.sum()))
         require(needed.trim == trim, "needed events are not where they begin")
-        require(
-            not len(distances) or needed.numbers[-1] < at, "events are needed that did not come"
-        )
         return needed
 
 
@@ -120,7 +125,7 @@ class Backup:
         }
         bare = replace(self.savepoint, skip=np.zeros((0, 2), np.int64)).encode()
         saved = pa.table({"savepoint": pa.array([bare], pa.binary())})
-        return State(header, [saved, *(one.distances() for one in all_of.values())]).encode()
+        return State(header, [saved, *(one.runs() for one in all_of.values())]).encode()
 
     @staticmethod
     def decode(data: bytes) -> Backup:

@@ -39,6 +39,9 @@ from outpace.hosts.graph.outlet import Outlet, OutputQueue
 #: many events have come.
 SAVE_S: Final = 0.1
 SAVE_EVENTS: Final = 1 << 14
+#: The next savepoint is not given before so many times what the last one took, so that they cost
+#: little.
+_SAVE_TIMES: Final = 50
 #: So many events are one step.
 _STEP_EVENTS: Final = 1 << 14
 
@@ -128,7 +131,7 @@ class _Operator:
         self._early: list[tuple[str, str, State]] = []
         self._outlet: Outlet | None = None
         self._metrics = NodeMetrics()
-        self._saved_at, self._since = time.monotonic(), 0
+        self._saved_at, self._since, self._save_s = time.monotonic(), 0, 0.0
         self._unsaved = False
         self._watermark = int(NO_TIME)
 
@@ -266,8 +269,9 @@ class _Operator:
         acknowledged = min(one.acknowledged for one in outlet.queues.values())
         now = time.monotonic()
         news = acknowledged > self._operator.settled or self._unsaved
-        late = now - self._saved_at >= SAVE_S
-        if self._since < SAVE_EVENTS and not (news and late):
+        waited = now - self._saved_at
+        due = self._since >= SAVE_EVENTS or (news and waited >= SAVE_S)
+        if not due or waited < _SAVE_TIMES * self._save_s:
             return
         savepoint = self._operator.settle(acknowledged)
         skip = savepoint.skip
@@ -277,7 +281,8 @@ class _Operator:
         told = write_backups([own, *outlet.backups.values()])
         for inlet in self._inlets.values():
             inlet.send("saved", [told])
-        self._saved_at, self._since, self._unsaved = now, 0, False
+        self._saved_at, self._since, self._unsaved = time.monotonic(), 0, False
+        self._save_s = self._saved_at - now
         self._metrics.saves += 1
 
     def _counted(self) -> NodeMetrics:

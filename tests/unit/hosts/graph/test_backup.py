@@ -112,6 +112,23 @@ def test_events_of_two_predecessors_come_back_with_the_numbers_that_they_had(
     assert (intake.ended, again.ended, again.arrived) == (True, True, len(kinds))
 
 
+@given(st.sets(st.integers(0, 80)), st.integers(0, 20))
+def test_needed_numbers_are_told_by_runs(numbers: set[int], more: int) -> None:
+    kept = np.array(sorted(numbers), np.int64)
+    needed = NeededNumbers(max(numbers, default=0) + 1 + more, kept)
+    again = NeededNumbers.read(needed.at, needed.trim, needed.runs())
+    assert again.numbers.tolist() == kept.tolist()
+    assert again.trim == needed.trim
+    dropped = {one for begin, end in needed.skip.tolist() for one in range(begin, end + 1)}
+    assert dropped | numbers | set(range(needed.trim + 1)) == set(range(needed.at))
+    assert not dropped & numbers
+
+
+def test_a_backup_is_small_however_much_windows_hold() -> None:
+    needed = NeededNumbers(10**6, np.arange(10, 10**6))
+    assert len(Backup("A", taken_until(9), 0, needed, {"east": needed}).encoded) < 2000
+
+
 def test_the_newest_backup_is_kept() -> None:
     known: dict[str, Backup] = {}
     needed = NeededNumbers(9, np.zeros(0, np.int64))
