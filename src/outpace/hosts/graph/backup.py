@@ -87,6 +87,8 @@ class Backup:
         Which events the savepoint needs.
     inputs
         The same by predecessor, in the numbers of each.
+    skipped
+        How many events were of no use before all events before them were, so far.
 
     Examples
     --------
@@ -103,6 +105,7 @@ class Backup:
     settled: int
     needed: NeededNumbers
     inputs: Mapping[str, NeededNumbers]
+    skipped: int = 0
 
     @property
     def age(self) -> tuple[int, MatchPlace, int]:
@@ -121,6 +124,7 @@ class Backup:
         header = {
             "operator": self.operator,
             "settled": self.settled,
+            "skipped": self.skipped,
             "needed": [[name, one.at, one.trim] for name, one in all_of.items()],
         }
         bare = replace(self.savepoint, skip=np.zeros((0, 2), np.int64)).encode()
@@ -140,8 +144,9 @@ class Backup:
                 bounds = integer(told, "at", NATURAL), integer(told, "trim", range(-1, 1 << 62))
                 needed[str(name)] = NeededNumbers.read(*bounds, table)
             savepoint = Savepoint.decode(saved["savepoint"][0].as_py())
-            settled = integer(header, "settled", NATURAL)
-            return Backup(str(header["operator"]), savepoint, settled, needed.pop(""), needed)
+            settled, skipped = (integer(header, one, NATURAL) for one in ("settled", "skipped"))
+            whole = needed.pop("")
+            return Backup(str(header["operator"]), savepoint, settled, whole, needed, skipped)
 
 
 def taken_until(number: int) -> Savepoint:

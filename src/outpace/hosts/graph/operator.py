@@ -243,6 +243,7 @@ class _Operator:
         backup = self._backups.get(self._node.name)
         if backup is not None:
             backup.savepoint.check(self._node.spec)
+            self._metrics.skipped = backup.skipped
         self._intake = Intake(self._node, backup)
         if backup is None:
             self._open(0, None)
@@ -277,7 +278,8 @@ class _Operator:
         skip = savepoint.skip
         self._metrics.skipped += int((skip[:, 1] - skip[:, 0] + 1).sum())
         needed, inputs = self._intake.save(savepoint)
-        own = Backup(self._node.name, savepoint, self._operator.settled, needed, inputs)
+        settled, skipped = self._operator.settled, self._metrics.skipped
+        own = Backup(self._node.name, savepoint, settled, needed, inputs, skipped)
         told = write_backups([own, *outlet.backups.values()])
         for inlet in self._inlets.values():
             inlet.send("saved", [told])
