@@ -150,6 +150,7 @@ def run_with_kills(
     Where the source waits, each is killed when it has given a savepoint, if only it does so.
     """
     killed: list[str] = []
+    gone = {0}
     runs: list[op.GraphRun] = []
 
     def kill(number: int) -> None:
@@ -158,11 +159,14 @@ def run_with_kills(
             _await(lambda: all(_goes_on(runs[0], name) for name in names))
         before = runs[0].processes if names else {}
         for name in names:
-            with suppress(ProcessLookupError, KeyError):
-                os.kill(before[name], sign)
-                killed.append(name)
+            # One that was killed and not yet noticed is no other one.
+            if (pid := before.get(name, 0)) not in gone:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, sign)
+                    killed.append(name)
+                    gone.add(pid)
         if names and wait and sign == signal.SIGKILL:
-            _await(lambda: all(runs[0].processes.get(name) != before[name] for name in names))
+            _await(lambda: all(runs[0].processes.get(name) != before.get(name) for name in names))
 
     source = PacedRows("events", rows=rows, before=kill)
     graph: Graph = op.graph(source, operators, sinks, patience_s=patience_s)
