@@ -148,6 +148,8 @@ def _documented(value: object, owner: type | None = None) -> list[tuple[str, str
 
 def _lacking(value: object, said: list[tuple[str, str]]) -> list[str]:
     """Return the parameters that are not among those that docstrings tell of."""
+    if getattr(value, "_is_protocol", False):
+        return []  # Nobody makes one.
     try:
         known = inspect.signature(value).parameters  # type: ignore[arg-type]  # as in `_signature`
     except ValueError:

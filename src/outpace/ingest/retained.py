@@ -149,7 +149,13 @@ class RetainedLog:
         return self._most is None or len(self) + events <= self._most
 
     def count_from(self, number: int) -> int:
-        """Return how many events are retained with this number or a later one."""
+        """Return how many events are retained with this number or a later one.
+
+        Parameters
+        ----------
+        number
+            The number of an event.
+        """
         known = len(self._known) - int(np.searchsorted(self._known, number))
         return known + len(self._fresh[max(0, number - self._fresh.start) :])
 

@@ -68,6 +68,11 @@ class Operator(ABC):
 
         A stream that is recovered by a replay does not retain these, so an operator that is rebuilt
         does not see them. A new operator is asked.
+
+        Parameters
+        ----------
+        events
+            The events.
         """
         return None
 

@@ -241,6 +241,11 @@ class Query(Clauses):
         """Say what the query reads in a graph: sources, or other queries by their names there.
 
         Names are given one by one or in one list. See `outpace.graph`.
+
+        Parameters
+        ----------
+        inputs
+            The names.
         """
         from outpace.pattern.node import Node
 

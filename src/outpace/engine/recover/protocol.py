@@ -58,7 +58,13 @@ class Recoverable(Protocol):
     name: str
 
     def push(self, events: pa.Table, numbers: Integers) -> None:
-        """Take the next events, each with its number; these rise, by more than 1 in a replay."""
+        """Take the next events, each with its number; these rise, by more than 1 in a replay.
+
+        Parameters
+        ----------
+        events, numbers
+            The events, and their numbers.
+        """
 
     def pop(self) -> OwnMatch | None:
         """Return the next match that the events have given; None where there is none."""
@@ -68,7 +74,18 @@ class Recoverable(Protocol):
 
         See `Savepoint.of`. Events that it skips are those that make no difference to what it gives
         in a replay from there; who skips nothing gets all again behind `trim`.
+
+        Parameters
+        ----------
+        match
+            The last match that was acknowledged; None where there is none.
         """
 
     def restore(self, savepoint: Savepoint) -> None:
-        """Stand where a replay begins: all events that were retained are pushed next."""
+        """Stand where a replay begins: all events that were retained are pushed next.
+
+        Parameters
+        ----------
+        savepoint
+            The savepoint that `save` returned last.
+        """

@@ -81,11 +81,23 @@ class Graph:
         return f"graph of {names} over {', '.join(one.id for one in self.sources)}"
 
     def inputs(self, name: str) -> tuple[str, ...]:
-        """Return the names of what an operator reads."""
+        """Return the names of what an operator reads.
+
+        Parameters
+        ----------
+        name
+            The operator.
+        """
         return self.nodes[name].inputs or tuple(one.id for one in self.sources)
 
     def readers(self, name: str) -> tuple[str, ...]:
-        """Return the names of the operators that read a source or an operator."""
+        """Return the names of the operators that read a source or an operator.
+
+        Parameters
+        ----------
+        name
+            The source or the operator.
+        """
         return tuple(one for one in self.nodes if name in self.inputs(one))
 
     def run(self, folder: str | os.PathLike[str] | None = None) -> GraphRun:
@@ -119,6 +131,11 @@ class Graph:
 
         Events of an input that waits for another one keep what feeds it waiting. Where that feeds
         the other one, too, whatever the way, nobody would ever go on.
+
+        Parameters
+        ----------
+        name
+            The operator.
         """
         later = self._reached_from(name)
         root = {one.id: one.id for one in self.sources}
@@ -143,7 +160,13 @@ class Graph:
         return sorted({one for given in self.inputs(name) for one in self._fed_by(given)})
 
     def followers(self, name: str) -> frozenset[str]:
-        """Return the operators that the matches of one come to, whatever the way."""
+        """Return the operators that the matches of one come to, whatever the way.
+
+        Parameters
+        ----------
+        name
+            The operator.
+        """
         return frozenset(self._reached_from(name) - {name})
 
     def _reached_from(self, name: str) -> set[str]:

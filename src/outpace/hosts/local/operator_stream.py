@@ -68,7 +68,13 @@ class OperatorStream:
         log.take(self)
 
     def push(self, data: TableLike) -> list[OwnMatch]:
-        """Take the next events, retain them, and return the matches that they gave."""
+        """Take the next events, retain them, and return the matches that they gave.
+
+        Parameters
+        ----------
+        data
+            The events.
+        """
         self._check()
         rows = to_arrow(data, schema=self.log.schema)
         if self.log.schema is None:
@@ -90,7 +96,13 @@ class OperatorStream:
         return found
 
     def acknowledge(self, match: OwnMatch | None = None) -> None:
-        """Say that matches have been taken for good, up to one, or all; the log drops the rest."""
+        """Say that matches have been taken for good, up to one, or all; the log drops the rest.
+
+        Parameters
+        ----------
+        match
+            The last match that has been taken; None: all that came out.
+        """
         self._check()
         match = self._last if match is None else match
         if match is not None:

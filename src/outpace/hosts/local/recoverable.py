@@ -113,7 +113,13 @@ class RecoverableStream(StreamMatcher):
         return super().push(rows.slice(0), source)
 
     def make_room(self, events: int) -> None:
-        """Drop what is not needed where the log has no room for more events, or refuse them."""
+        """Drop what is not needed where the log has no room for more events, or refuse them.
+
+        Parameters
+        ----------
+        events
+            How many.
+        """
         if not self.log.has_room(events) and self._operator is not None:
             self._thin(self.operator.notice())
         if not self.log.has_room(events):

@@ -245,7 +245,7 @@ class Run:
 
     Parameters
     ----------
-    query, sources, rate_control, memory, batch_rows, aside, clocks
+    query, sources, rate_control, memory, batch_rows, aside, clocks, log
         As for `run`, which checks them.
 
     Examples
