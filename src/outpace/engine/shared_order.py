@@ -42,6 +42,7 @@ from outpace.engine.message import (
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.chain import SlackChain
+from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.rows.partition import gather, one_array
 from outpace.engine.rows.rearranged import as_table
@@ -260,7 +261,12 @@ class SharedOrder(Stateful):
         schema = pa.schema([*whole.schema, *shared.fields])
         spec = replace(whole, schema=schema, given=whole.given)
         chained = [link[0].disorder for link in self._links]
-        order = SlackChain(spec.bound, chained, spec.arriving) if len(chained) > 1 else None
+        # What one query cannot use another may.
+        order = (
+            SlackChain(spec.bound, chained, spec.arriving)
+            if len(chained) > 1
+            else make_order(spec.bound, spec.disorder, spec.arriving, spec.sources)
+        )
         self.intake = Intake(spec, place, order)
         #: How many events have had their turn, with the last that waits for them.
         self.released = 0

@@ -186,7 +186,7 @@ class Simulation:
         """Feed the operator with all rows whose turn it is, in order."""
         rows = pa.concat_tables([self._waiting, rows]).sort_by("seq")
         times = rows["ts"].to_pylist()
-        if not self._disorder.told:
+        if not self._disorder.takes_watermarks:
             self._clock = max([self._clock, *times])
         slack = dict(self._disorder.settings).get("slack", 0)
         watermark = told if self._clock == NO_TIME else max(self._clock - slack, told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -31,7 +32,10 @@ with op.graph(source, operators, sinks).run(f"{folder}/graph") as run:
 
 
 def start(*arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments])
+    # The program draws its graph as the tests do.
+    places = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], env=environment)
 
 
 def lost_and_run_again(
