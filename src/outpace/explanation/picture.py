@@ -26,7 +26,7 @@ _PERIOD_MAX: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PictureNode:
     """A node: the start, a position (or several drawn as one), or the acceptance.
 
     `detail` names the positions by number; `ends` are the variables whose event ends a run that
@@ -60,7 +60,7 @@ class Picture:
     """What is drawn; the first node is the start, the last one the acceptance."""
 
     title: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[PictureNode, ...]
     arcs: tuple[Arc, ...]
     remark: str = ""
 
@@ -89,9 +89,9 @@ def picture_of(program: Program, title: str = "pattern") -> Picture:
         members[group].append(position)
     kept = min(len(members), NODES_MAX)
     nodes = (
-        Node("start"),
+        PictureNode("start"),
         *(_node(program, members[group]) for group in range(kept)),
-        Node("accept"),
+        PictureNode("accept"),
     )
     arcs = _arcs(program, groups, kept)
     if len(arcs) > ARCS_MAX:
@@ -154,7 +154,7 @@ def notes_of(move: Transition, names: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _node(program: Program, members: list[int]) -> Node:
+def _node(program: Program, members: list[int]) -> PictureNode:
     first = program.positions[members[0]]
     on_arcs = {n for position in members for m in program.follow[position] for n in m.negations}
     ends = dict.fromkeys(
@@ -163,7 +163,7 @@ def _node(program: Program, members: list[int]) -> Node:
         for negation in program.ends[position]
         if negation not in on_arcs
     )
-    return Node(
+    return PictureNode(
         "position", program.names[first.variable], _spans(members), first.excluded, tuple(ends)
     )
 
@@ -244,7 +244,7 @@ def _copies(keys: Sequence[Hashable], start: int, period: int) -> int:
     return (position - start) // period
 
 
-def _dot_node(node: Node) -> str:
+def _dot_node(node: PictureNode) -> str:
     if node.kind == "start":
         return '[shape=point, width=0.15, label=""]'
     if node.kind == "accept":

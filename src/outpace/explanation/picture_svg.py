@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
-from outpace.explanation.picture import Arc, Node, Picture
+from outpace.explanation.picture import Arc, Picture, PictureNode
 from outpace.explanation.picture_layout import PictureLayout, lay_out
 from outpace.pattern.ast import Link
 
@@ -345,7 +345,7 @@ class _Drawing:
 
     # Nodes and words
 
-    def _node(self, node: Node, box: _Box) -> list[str]:
+    def _node(self, node: PictureNode, box: _Box) -> list[str]:
         if node.kind == "start":
             return [f'<circle cx="{box.x:.1f}" cy="{box.y:.1f}" r="{box.radius}" fill="{_INK}"/>']
         if node.kind == "accept":
@@ -507,7 +507,7 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _hover(node: Node) -> str:
+def _hover(node: PictureNode) -> str:
     left_out = ", left out of the rows" if node.excluded else ""
     return f"{node.name}, position {node.detail}{left_out}"
 

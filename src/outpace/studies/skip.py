@@ -177,7 +177,7 @@ def random_events(size: int, seed: int) -> pa.Table:
 
 
 @dataclass
-class Backup:
+class KeptEvents:
     """Events that are retained in one way, by their numbers."""
 
     skips: bool
@@ -203,7 +203,7 @@ class Failure:
 
     spec: OperatorSpec
     events: pa.Table
-    backups: dict[str, Backup]
+    backups: dict[str, KeptEvents]
     waiting: int
 
     def recover(self, way: str) -> tuple[float, RecoverableOperator]:
@@ -228,7 +228,9 @@ def failed(slide: int, interval: int, events: pa.Table) -> Failure:
     saved_at = dict(zip((x[last] + 1).tolist(), (last - interval + 1).tolist(), strict=True))
     operator = RecoverableOperator(spec)
     begun = operator.notice()
-    backups = {way: Backup(way != OFF, np.zeros(0, np.int64), begun) for way in (OFF, ON, NOTICES)}
+    backups = {
+        way: KeptEvents(way != OFF, np.zeros(0, np.int64), begun) for way in (OFF, ON, NOTICES)
+    }
     between = half // max(1, len(last))
     detail = max(0, half - 2 * between - 3 * SIZE)
     blocks = range(_BLOCK, detail, _BLOCK)

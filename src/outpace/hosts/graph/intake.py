@@ -44,7 +44,7 @@ class _Collected:
     count: int = 0
 
 
-class Intake:
+class InputMerge:
     """Takes the events of predecessors and gives them in one order.
 
     Parameters
@@ -62,7 +62,7 @@ class Intake:
     >>> pair = pair.measures(at="B.ts")
     >>> doors = [op.sources.simple_events(3, id=name) for name in "ab"]
     >>> schema = pa.schema({"ts": pa.int64(), "x": pa.int64()})
-    >>> intake = Intake(bind(graph(doors, {"pair": pair}), {"a": schema, "b": schema})["pair"])
+    >>> intake = InputMerge(bind(graph(doors, {"pair": pair}), {"a": schema, "b": schema})["pair"])
     >>> intake.take("a", pa.table({"ts": [1, 4], "x": [0, 0]}), np.array([0, 1]))
     >>> intake.ready().num_rows
     0

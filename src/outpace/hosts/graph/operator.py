@@ -29,7 +29,7 @@ from outpace.errors import OutpaceError
 from outpace.hosts.graph.backup import Backup, keep_newest
 from outpace.hosts.graph.graph import BoundNode
 from outpace.hosts.graph.inlet import Inlet
-from outpace.hosts.graph.intake import Intake
+from outpace.hosts.graph.intake import InputMerge
 from outpace.hosts.graph.member import Member
 from outpace.hosts.graph.message import read_backups, read_events, write_backups
 from outpace.hosts.graph.metrics import NodeMetrics
@@ -121,7 +121,7 @@ class _Operator:
         node = setup.node
         self._node = node
         self._operator = CountedOperator(node.spec)
-        self._intake: Intake | None = None
+        self._intake: InputMerge | None = None
         self._inlets = {
             one.name: Inlet(member.context, token, one.name, node.name) for one in node.inputs
         }
@@ -188,7 +188,7 @@ class _Operator:
                 self._intake.end(name, integer(message.numbers, "count", NATURAL))
         self._inlets[name].taken(self._intake.taken(name))
 
-    def _go_on(self, intake: Intake) -> None:
+    def _go_on(self, intake: InputMerge) -> None:
         """Match what is ready."""
         if intake.collecting:
             if not intake.collected:
@@ -222,7 +222,7 @@ class _Operator:
         for queue in self._outlet.queues.values():
             queue.append(matches)
 
-    def _promise(self, intake: Intake) -> None:
+    def _promise(self, intake: InputMerge) -> None:
         """Let readers that ask for it know how far time has come."""
         asking = [one.name for one in self._setup.readers if one.asks_time]
         if not asking:
@@ -244,7 +244,7 @@ class _Operator:
         if backup is not None:
             backup.savepoint.check(self._node.spec)
             self._metrics.skipped = backup.skipped
-        self._intake = Intake(self._node, backup)
+        self._intake = InputMerge(self._node, backup)
         if backup is None:
             self._open(0, None)
         early, self._early = self._early, []

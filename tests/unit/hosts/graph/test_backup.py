@@ -15,7 +15,7 @@ from outpace.engine.recover.counted import CountedOperator
 from outpace.engine.state import State
 from outpace.hosts.graph.backup import Backup, NeededNumbers, keep_newest, taken_until
 from outpace.hosts.graph.graph import BoundNode, bind
-from outpace.hosts.graph.intake import Intake
+from outpace.hosts.graph.intake import InputMerge
 from outpace.hosts.graph.outlet import OutputQueue
 from outpace.pattern.query import Query
 
@@ -33,7 +33,7 @@ def pairs(first: str, second: str) -> Query:
     return query.define(X=f"k = '{first}'", Y=f"k = '{second}'")
 
 
-def matched(operator: CountedOperator, intake: Intake) -> list[dict[str, object]]:
+def matched(operator: CountedOperator, intake: InputMerge) -> list[dict[str, object]]:
     """Return the matches of the events that are ready."""
     rows = intake.ready()
     return matches_of(operator.step(EventsArrived(rows))).to_pylist() if rows.num_rows else []
@@ -44,7 +44,7 @@ def test_the_exchange_of_figure_4() -> None:
     node = node_of(pairs("c", "d").over(WINDOWS, duplicates=True), "predecessor")
     before = OutputQueue(node.inputs[0].columns, most=100)
     after = OutputQueue(None, most=100)
-    operator, intake = CountedOperator(node.spec), Intake(node)
+    operator, intake = CountedOperator(node.spec), InputMerge(node)
     # 1: a, b, c and d are sent, and backed up.
     before.append(pa.table({"ts": range(4), "k": list("abcd")}))
     rows, numbers = before.log.events()
@@ -80,7 +80,7 @@ def test_events_of_two_predecessors_come_back_with_the_numbers_that_they_had(
     whole = pa.table({"ts": ts, "k": kinds}, SCHEMA)
     sent_west = np.array(west[: len(kinds)])
     own = {"east": np.flatnonzero(~sent_west), "west": np.flatnonzero(sent_west)}
-    operator, intake = CountedOperator(node.spec), Intake(node)
+    operator, intake = CountedOperator(node.spec), InputMerge(node)
     queues = {name: OutputQueue(None, most=1000) for name in own}
     for name, places in own.items():
         queues[name].append(whole.take(places))
@@ -90,7 +90,7 @@ def test_events_of_two_predecessors_come_back_with_the_numbers_that_they_had(
     savepoint = operator.settle(int(share * len(found)))
     backup = Backup("A", savepoint, operator.settled, *intake.save(savepoint))
     backup = Backup.decode(backup.encoded)
-    again, rebuilt = Intake(node, backup), CountedOperator(node.spec)
+    again, rebuilt = InputMerge(node, backup), CountedOperator(node.spec)
     for name, queue in queues.items():
         queue.thin(backup.savepoint_for(name))
         rows, numbers = queue.log.events() if queue.log.came else (whole, np.arange(0))

@@ -19,7 +19,7 @@ SCHEMA = pa.schema({"ts": pa.int64(), "k": pa.string(), "key": pa.int64(), "v": 
 
 def refused(*operators: tuple[str, Query | Node], sinks: object = None) -> str:
     with pytest.raises(op.BindError) as caught:
-        op.graph(EVENTS, operators, sinks)  # type: ignore[arg-type]
+        op.graph(EVENTS, operators, sinks)  # type: ignore[arg-type]  # also what is no graph
     return str(caught.value)
 
 
@@ -78,7 +78,7 @@ def test_instances_are_refused_by_name() -> None:
 @pytest.mark.parametrize("operators", [3, [3], {"falls": "A B"}, {3: pairs("a", "b", None)}, {}])
 def test_what_is_no_operator_is_refused(operators: object) -> None:
     with pytest.raises(op.BindError):
-        op.graph(EVENTS, operators)  # type: ignore[arg-type]
+        op.graph(EVENTS, operators)  # type: ignore[arg-type]  # also what is no graph
 
 
 def test_a_query_reads_something_once() -> None:
