@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import threading
 import time
@@ -158,27 +159,34 @@ def test_an_operator_that_is_always_lost_ends_the_run() -> None:
 def test_foreign_peers_are_refused_and_nothing_is_lost() -> None:
     operators = chain(WINDOWS["count"])
     rows = ROWS.slice(0, 2000)
-    source = PacedRows("events", rows=rows)
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    with op.graph(source, operators).run() as run, context:
+    told: queue.Queue[set[str]] = queue.Queue()
+    answers: list[bytes] = []
+
+    def knock(number: int) -> None:
+        """Talk to all sockets before the last batch, so that none has ended."""
+        if number != BATCHES // 2 - 1:
+            return
+        hello = write("hello", token="guess", node="one", reader="two", next=0)
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        with context:
+            for address in told.get(timeout=60):
+                with context.socket(zmq.DEALER) as peer:
+                    peer.setsockopt(zmq.LINGER, 0)
+                    peer.connect(address)
+                    for data in (hello, b"GET / HTTP/1.1", write("taken", number=7)):
+                        peer.send(data)
+                    if peer.poll(20_000):
+                        answers.append(peer.recv())
+
+    source = PacedRows("events", rows=rows, before=knock)
+    with op.graph(source, operators).run() as run:
         first = next(run)
         assert run._monitor is not None
         addresses = set(run._monitor.addresses.values())
-        hello = write("hello", token="guess", node="one", reader="two", next=0)
-        answers = []
-        for address in addresses:
-            peer = context.socket(zmq.DEALER)
-            peer.setsockopt(zmq.LINGER, 0)
-            peer.connect(address)
-            for data in (hello, b"GET / HTTP/1.1", write("taken", number=7)):
-                peer.send(data)
-            answers.append(peer)
+        told.put(addresses)
         found = [first, *run]
-        kinds = [peer.recv() for peer in answers if peer.poll(2000)]
-        for peer in answers:
-            peer.close()
-        assert len(kinds) == len(addresses)
-        assert all(b"refused" in data for data in kinds)
+        assert len(answers) == len(addresses)
+        assert all(b"refused" in data for data in answers)
         assert run.metrics.refused >= 1
     table = pa.concat_tables([table for _, table in found])
     assert table.equals(expected(rows, operators)["three"])
