@@ -477,9 +477,9 @@ class _Part:
                 is_open = True
             elif walk.rows:
                 rows, labels = tuple(walk.rows), tuple(walk.labels)
+                if (rows, labels) in seen:
+                    continue  # Whatever becomes of another way to the same match, it is found.
                 if signal is Signal.FOUND:
-                    if (rows, labels) in seen:
-                        continue
                     seen.add((rows, labels))
                 found.append(
                     _Candidate(rows, labels, tuple(walk.positions), signal, walk.verdict_reach)

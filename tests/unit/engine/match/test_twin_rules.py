@@ -163,6 +163,13 @@ def test_rows_that_are_only_looked_ahead_at_are_not_taken():
     assert twin(block, Resume.fresh(1)).found.start.tolist() == [0]
 
 
+def test_a_match_that_is_found_does_not_wait_for_another_way_to_it():
+    asked = query("A -> (B | B !C)").select("all")
+    block = stream_block([("p", "a", 0), ("p", "b", 1)])
+    found = make_twin(prepare(asked, letters("a").schema))(block, Resume.fresh(1)).found
+    assert found.settled.tolist() == [1]
+
+
 def test_what_a_skip_rules_out_is_not_kept():
     twin = make_twin(prepare(query("A B"), letters("a").schema))
     outcome = twin(stream_block([("p", "a", 0), ("p", "b", 1), ("p", "c", 2)]), Resume.fresh(1))
