@@ -546,12 +546,16 @@ def run_alone(command: list[str], environment: dict[str, str], folder: Path) -> 
 def checked_out(commit: str) -> Iterator[Tree]:
     """Check an older commit out for as long as it is measured."""
     home = KEPT / commit[:12]
-    # A stable place: Numba looks compiled kernels up by the path of their source.
+    # A stable place and time: Numba looks compiled kernels up by the path of their source, and
+    # takes none that are older.
     folder = home / "tree"
+    committed = int(git("show", "--no-patch", "--format=%ct", commit))
     leave(folder)
     home.mkdir(parents=True, exist_ok=True)
     try:
         git("worktree", "add", "--quiet", "--force", "--detach", str(folder), commit)
+        for source in (folder / "src").rglob("*.py"):
+            os.utime(source, (committed, committed))
         yield Tree("old", folder, home / "numba", home / "data")
     finally:
         leave(folder)

@@ -37,7 +37,7 @@ from outpace.pattern.argument import an_instance
 ANY: Final = range(-(1 << 63), 1 << 63)
 NATURAL: Final = range(1 << 62)
 
-VERSION: Final = 9
+VERSION: Final = 10
 _MAGIC: Final = b"OUTPACE"
 _FRAME: Final = struct.Struct("<7sBII")
 #: How wide integers may be, and which they can be then.
@@ -105,7 +105,8 @@ class State:
         """Add the tables to what is written, and return the header of all of it."""
         tables = [_write_table(table, written) for table in self.tables]
         parts = {name: part._write(written) for name, part in self.parts.items()}
-        return {"numbers": dict(self.numbers), "tables": tables, "parts": parts}
+        whole = {"numbers": dict(self.numbers), "tables": tables, "parts": parts}
+        return {name: content for name, content in whole.items() if content}
 
 
 def _write_table(table: pa.Table, written: list[bytes]) -> dict[str, object]:
@@ -148,13 +149,13 @@ def narrow_kind(name: str) -> np.dtype[Any]:
 
 def _read(shape: dict[str, Any], body: memoryview, place: int) -> tuple[State, int]:
     """Return a state of this shape, whose tables begin at a place, and the place behind them."""
-    numbers = shape["numbers"]
+    numbers = shape.get("numbers", {})
     require(isinstance(numbers, dict), "numbers have no names")
     tables, parts = [], {}
-    for written in shape["tables"]:
+    for written in shape.get("tables", ()):
         table, place = _read_table(written, body, place)
         tables.append(table)
-    for name, part in shape["parts"].items():
+    for name, part in shape.get("parts", {}).items():
         parts[name], place = _read(part, body, place)
     return State(numbers, tables, parts), place
 

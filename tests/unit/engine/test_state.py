@@ -11,6 +11,7 @@ import pytest
 from outpace.engine.codec.table import read_table
 from outpace.engine.state import VERSION, State, integers
 from outpace.errors import DataError, StateError
+from outpace.hosts.local import recording
 
 TABLES = [pa.table({"x": [1, 2]}), pa.table({"y": ["a"]})]
 SAVED = State({"query": "abc", "rows": 3}, TABLES).encode()
@@ -46,12 +47,14 @@ def test_the_reference_describes_this_version() -> None:
     text = page.read_text(encoding="utf-8")
     assert f"describes version {VERSION} of" in text
     assert f"| the version, {VERSION} |" in text
+    assert f"with two files. This is version {recording.VERSION}." in text
 
 
 def test_another_version_is_named() -> None:
     newer = bytearray(SAVED)
-    newer[7] = 10
-    with pytest.raises(StateError, match="has version 10, this release reads version 9"):
+    newer[7] = VERSION + 1
+    message = f"has version {VERSION + 1}, this release reads version {VERSION}"
+    with pytest.raises(StateError, match=message):
         State.decode(bytes(newer))
 
 

@@ -108,21 +108,21 @@ class StretchMatcher:
         """Return some stretches as a block, one segment for each."""
         low, sizes = stretches.low[at], (stretches.high - stretches.low)[at]
         segments = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        rows = np.repeat(low - segments[:-1], sizes) + np.arange(segments[-1])
-        table = held.rows
-        adjacent = bool((low[1:] == stretches.high[at][:-1]).all())
-        if adjacent:
+        first = stretches.first[at]
+        rows: slice | Integers
+        if (low[1:] == stretches.high[at][:-1]).all():
             # Windows that lie one behind the other need not be copied.
-            table = table.slice(int(low[0]), int(segments[-1]))
+            rows = slice(int(low[0]), int(low[0] + segments[-1]))
+            table, chosen = held.rows.slice(rows.start, int(segments[-1])), None
+        else:
+            rows = chosen = np.repeat(low - segments[:-1], sizes) + np.arange(segments[-1])
+            table = held.rows
         ahead = 0 if ended else self._reach.ahead
         return Block(
-            columns={
-                name: gather(table.column(name), None if adjacent else rows)
-                for name in table.column_names
-            },
+            columns={name: gather(table.column(name), chosen) for name in table.column_names},
             segments=segments,
             visible=np.maximum(segments[1:] - ahead, segments[:-1]),
-            ordinals=held.ordinal[rows] - np.repeat(stretches.first[at], sizes),
+            ordinals=held.ordinal[rows] - (first if len(at) == 1 else np.repeat(first, sizes)),
             arrivals=held.arrival[rows],
             times=held.times[rows] if self._timed else held.times[:0],
             ended=ended,
