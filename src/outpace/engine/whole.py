@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.arrays import Integers
 from outpace.engine.event import EVENT_ID
 from outpace.engine.front import Front
 from outpace.engine.instance import Instance
@@ -88,10 +89,14 @@ def match_whole(
         tables.append(matches.table)
         events.append(matches.event)
         owners.append(matches.partition)
-    table, event, owner = pa.concat_tables(tables), np.concatenate(events), np.concatenate(owners)
-    order = np.argsort(owner, kind="stable") if spec.query.windows is None else None
-    if order is not None:
-        table, event, owner = table.take(pa.array(order)), event[order], owner[order]
+    table, order = pa.concat_tables(tables), None
+    if spec.query.windows is None:
+        order = np.argsort(np.concatenate(owners), kind="stable")
+        table = table.take(pa.array(order))
+
+    def joined(parts: list[Integers]) -> Integers:
+        values = np.concatenate(parts)
+        return values if order is None else values[order]
 
     @cache
     def again() -> WindowMatches:
@@ -102,7 +107,9 @@ def match_whole(
         return found if order is None else found.take(order)
 
     return LazyMatches(
-        {"table": table, "event": event, "partition": owner, "identify": lambda: again().ids},
+        {"table": table, "identify": lambda: again().ids},
+        event=lambda: joined(events),
+        partition=lambda: joined(owners),
         offsets=lambda: again().offsets,
         phase=lambda: again().phase,
         window=lambda: again().window,

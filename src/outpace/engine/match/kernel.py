@@ -86,14 +86,14 @@ class Sweep:
     looked
         As in `Outcomes`.
     starts
-        The rows that a match may still start with, where the pattern is a chain: from a start that
-        waits on no other one is searched.
+        Returns from a row on the rows that a match may still start with, where the pattern is a
+        chain: from a start that waits on no other one is searched.
     """
 
     found: BlockMatches
     limit: Integers
     looked: Integers
-    starts: Integers | None = None
+    starts: Callable[[int], Integers] | None = None
 
 
 class KernelMatcher:
@@ -182,13 +182,13 @@ class KernelMatcher:
                 return None
         out = buffers.arrays
         found = _found(out, out.reach[: int(out.counts[0])])
-        return Sweep(found, cursor.next_row, cursor.looked, self._starts(rows))
+        starts = None if self._chain is None else partial(self._starts, rows)
+        return Sweep(found, cursor.next_row, cursor.looked, starts)
 
-    def _starts(self, rows: Rows) -> Integers | None:
-        """Return the rows that a chain may start with, unless WITHIN has passed."""
-        if self._chain is None:
-            return None
-        starts = np.flatnonzero(rows.masks & self._chain[0])
+    def _starts(self, rows: Rows, low: int) -> Integers:
+        """Return the rows from one on that a chain may start with, unless WITHIN has passed."""
+        assert self._chain is not None
+        starts = np.flatnonzero(rows.masks[low:] & self._chain[0]) + low
         if self._rules.within_kind != kernels.WITHIN_FIRST:
             return starts
         segment = np.searchsorted(rows.begin, starts, "right") - 1

@@ -226,8 +226,8 @@ class LazyMatches(WindowMatches):
     Parameters
     ----------
     known
-        The columns that are there already: `table`, `event` and `identify` at least. None where all
-        is, as `dataclasses.replace` gives it.
+        The columns that are there already: `table` and `identify` at least. None where all is, as
+        `dataclasses.replace` gives it.
     made
         The others.
     """

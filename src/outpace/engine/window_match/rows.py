@@ -43,12 +43,12 @@ def places(events: Events, partition: Integers, ordinal: Integers) -> Integers:
     if len(events.partition) and events.partition[0] == events.partition[-1]:
         first, size = int(events.ordinal[0]), len(events.ordinal)
         if int(events.ordinal[-1]) == first + size - 1:
-            found = np.clip(ordinal - first, 0, size)
+            found = np.minimum(np.maximum(ordinal - first, 0), size)
         else:
             found = np.searchsorted(events.ordinal, ordinal)
-        before = partition < events.partition[0]
-        behind = partition > events.partition[0]
-        return np.where(before, 0, np.where(behind, len(events.ordinal), found)).astype(np.int64)
+        found[partition < events.partition[0]] = 0
+        found[partition > events.partition[0]] = size
+        return found
     out = np.empty(len(partition), np.int64)
     find_pairs(events.partition, events.ordinal, partition, ordinal, out)
     return out

@@ -19,6 +19,8 @@ wanted once, and some numbers for each open window.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 
@@ -289,15 +291,15 @@ class SharedWindows(Stateful):
         walked: Walked,
         partition: Integers,
         cursor: Integers,
-        starts: Integers | None,
+        starts: Callable[[int], Integers] | None,
     ) -> None:
         """Note where groups wait, and keep the rows from there on."""
         segment, row, *windows = walked.parked
         high = segments.bounds[1:][segment]
-        if starts is not None:
+        if starts is not None and len(row):
             # Rows that were not searched and that no match may start with are decided all the same.
-            seen = np.maximum(high - self._ahead, row)
-            row = np.minimum(np.append(starts, OPEN)[np.searchsorted(starts, row)], seen)
+            seen, possible = np.maximum(high - self._ahead, row), starts(int(row.min()))
+            row = np.minimum(np.append(possible, OPEN)[np.searchsorted(possible, row)], seen)
         # Behind the last row, or where a partition has none, it is the next event that is awaited.
         awaited = np.zeros(len(segments.partition), np.int64)
         np.maximum.at(awaited, segments.of_partition(partition), cursor)
