@@ -24,7 +24,7 @@ Examples
 from __future__ import annotations
 
 from outpace.engine.recover.protocol import OwnMatch, Recoverable
-from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.savepoint import Savepoint
 from outpace.hosts.local.operator_stream import OperatorStream
 from outpace.hosts.local.recoverable import RecoverableStream
 from outpace.hosts.local.recovery_counters import RecoveryCounters

@@ -294,4 +294,4 @@ class Back(Stateful):
             matches = emitted(self._spec.query, matches)
         timed_out, self._timed_out = self._timed_out, []
         ended = pa.concat_tables(timed_out) if timed_out else self._nothing
-        return [Emit(matches, ended, min(self._watermarks))]
+        return [Emit(self._spec.query.name, matches, ended, min(self._watermarks))]

@@ -6,7 +6,7 @@ invalid and the released ones are counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Final
 
@@ -29,6 +29,7 @@ from outpace.engine.message import (
     SetAside,
     TimerFired,
 )
+from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.clock import weights_of
 from outpace.engine.rows.partition import one_array
@@ -44,7 +45,9 @@ class CellInput:
 
     takes = frozenset({CellKind.EVENTS, CellKind.UNUSED, CellKind.CLOCKS})
 
-    def __init__(self, spec: OperatorSpec | GroupSpec, front: Front | GroupOperator) -> None:
+    def __init__(
+        self, spec: OperatorSpec | GroupSpec, front: Front | WholeOperator | GroupOperator
+    ) -> None:
         self._schema = spec.schema
         self._front = front
         self._sources = spec.sources
@@ -133,19 +136,17 @@ class CellInput:
     def counters(
         self,
         stimuli: Sequence[ClockExchange | EventsArrived | TimerFired],
-        aside: dict[Aside, pa.Table],
-        late: int,
+        aside: Mapping[Aside, int],
         before: int,
     ) -> Counters:
         """Return what became of the events of a batch, how many wait, and all keys."""
-        sizes = {kind: rows.num_rows for kind, rows in aside.items()}
         counters = self._front.counters()
         unawaited, self._unawaited = self._unawaited, counters.order.unawaited
         return Counters(
             events=sum(one.rows.num_rows for one in stimuli if isinstance(one, EventsArrived)),
             released=counters.events - before,
-            late=sizes.get(Aside.LATE, 0) + late,
-            invalid=sizes.get(Aside.INVALID, 0),
+            late=aside.get(Aside.LATE, 0),
+            invalid=aside.get(Aside.INVALID, 0),
             buffered=counters.order.buffered,
             slack=counters.order.slack,
             silent=counters.order.silent,
@@ -182,7 +183,7 @@ class CellInput:
 
     def _watermark(self, source: int) -> int:
         """Return the time before which an event of a source is late."""
-        assert isinstance(self._front, Front)
+        assert not isinstance(self._front, GroupOperator)
         return self._front.intake.watermark_of(
             None if self._sources is None else self._sources[source]
         )

@@ -12,22 +12,29 @@ Memory: that of the operators, and of the events that wait for the largest K of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
+
 from outpace.engine.emission import ChangeCounters, SpeculationCounters
+from outpace.engine.event import EVENT_ID
 from outpace.engine.front import Front, FrontCounters
-from outpace.engine.group_spec import GroupSpec, GroupStep
+from outpace.engine.group_spec import GroupSpec
 from outpace.engine.intake import JoinedIntakes
 from outpace.engine.message import (
     Aside,
     EventsArrived,
+    Instruction,
     Move,
+    SetAside,
     SourceEnded,
     Stimulus,
 )
 from outpace.engine.operator import WholeOperator
+from outpace.engine.order.contract import OrderCounters, ReleasedEvents
 from outpace.engine.shared_order import (
     Failures,
     GroupMember,
@@ -35,6 +42,7 @@ from outpace.engine.shared_order import (
     SharedOrder,
     operator_states,
     restore_operators,
+    set_aside,
 )
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, require
@@ -73,8 +81,8 @@ class GroupOperator(Stateful):
         self._orderings = [
             None if one.disorder is None else one.disorder.given for one in spec.operators
         ]
-        #: How many events came late.
-        self._late = 0
+        #: How many events took no part, by why; one counts once, whoever sets it aside.
+        self.aside: Counter[Aside] = Counter()
         self._lost = self._ended = False
         #: Why queries have failed, by their names: they take no more, and the others go on.
         self.failed: Failures = {}
@@ -150,9 +158,12 @@ class GroupOperator(Stateful):
         instances = [one.instance for one in self.operators]
         opened = sum(one.open_windows for one in instances)
         keys = max(one.partitions_kept for one in instances)
-        # A late event counts once, whatever the number of orders that it is late for.
-        order = replace(self.intake.counters(), late=self._late)
-        return FrontCounters(self.arrived, self.arrived, opened, keys, order, (0,), (0,))
+        return FrontCounters(self.arrived, self.arrived, opened, keys, self.order, (0,), (0,))
+
+    @property
+    def order(self) -> OrderCounters:
+        """How it goes with the order of the events; a late one counts once, whoever drops it."""
+        return replace(self.intake.counters(), late=self.aside[Aside.LATE])
 
     @property
     def timer(self) -> int | None:
@@ -163,8 +174,8 @@ class GroupOperator(Stateful):
         timers += [one.front.timer for one in self._going().values()]
         return min((one for one in timers if one is not None), default=None)
 
-    def step(self, stimulus: Stimulus) -> GroupStep:
-        """Take what happened and return what the queries give that have not `failed`.
+    def step(self, stimulus: Stimulus) -> list[Instruction]:
+        """Take what happened and return what the queries give that have not `failed`, in turn.
 
         After an error in the order of the rows, or of a condition on single ones, nothing is taken.
         A query that fails later takes no more, and the others go on, unless all end together; the
@@ -177,7 +188,7 @@ class GroupOperator(Stateful):
         shared = stimulus
         if isinstance(stimulus, EventsArrived) and self._orders:
             shared = replace(stimulus, rows=self._shared.added(stimulus.rows))
-        going, failed, given = self._going(), dict(self.failed), GroupStep()
+        going, failed, given = self._going(), dict(self.failed), list[Instruction]()
         intakes = [one.intake.snapshot() for one in self._orders]
         fronts = [one.front.snapshot() for one in going.values()]
         moves: dict[str, list[Move]] = {}
@@ -196,17 +207,17 @@ class GroupOperator(Stateful):
         self._lost = True
         for name, said in moves.items():
             with self._noted(going[name].spec.query):
-                given.take(name, going[name].carry(said))
+                given += going[name].carry(said)
         ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
         for order, events in zip(self._orders, released, strict=True):
-            order.pass_on(events, given, self._noted, self.failed, ended=ended)
+            given += order.pass_on(events, self._noted, self.failed, ended=ended)
         self._ended = ended
-        self._late += given.count(Aside.LATE)
+        self.aside = self.aside + Counter({why: _count(why, released, given) for why in Aside})
         self._lost = False
-        if not given.emits:
+        if not given:
             raise next(reversed(self.failed.values()))
-        given.emits = {name: given.emits[name] for name in self._names if name in given.emits}
-        return given
+        places = {name: place for place, name in enumerate(self._names)}
+        return sorted(given, key=lambda one: places[one.query])
 
     @contextmanager
     def _noted(self, query: Query, front: Front | None = None) -> Iterator[None]:
@@ -284,6 +295,17 @@ class GroupOperator(Stateful):
             name: DataError("the query failed before the state was saved", detail=str(said))
             for name, said in pairs
         }
+
+
+def _count(why: Aside, released: Sequence[ReleasedEvents], given: Sequence[Instruction]) -> int:
+    """Return how many events take no part, of those of common orders each once.
+
+    Of a query with an order of its own nobody knows whether its events are those of others.
+    """
+    tables = [link[why] for one in released for link in set_aside(one) if why in link]
+    ids = [table.column(EVENT_ID.name).to_numpy() for table in tables]
+    own = (len(one.rows) for one in given if isinstance(one, SetAside) and one.kind is why)
+    return max(len(np.unique(np.concatenate(ids))) if ids else 0, *own, 0)
 
 
 def _shares(query: Query) -> bool:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
-from outpace.engine.event import EVENT_ID
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
-from outpace.engine.message import Aside, Emit, Instruction, SetAside
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.errors import BindError
 from outpace.pattern.bind.disorder import bind_disorder
@@ -96,63 +92,6 @@ class GroupSpec:
         """Whether any of them goes by the time of batches."""
         disorders = (one.disorder for one in self.operators)
         return any(one is not None and one.value.clocked for one in disorders)
-
-
-#: What is to be done, by the names of queries.
-Instructions: TypeAlias = dict[str, list[Instruction]]
-
-
-class GroupStep:
-    """The matches of one step, and the events that it set aside.
-
-    Attributes
-    ----------
-    emits
-        The matches of each query that has not failed, by its name.
-    aside
-        The events that a query set aside, by its name and why.
-    """
-
-    def __init__(self) -> None:
-        self.emits: dict[str, Emit] = {}
-        self.aside: dict[tuple[str, Aside], pa.Table] = {}
-        self._ids: dict[Aside, list[Integers]] = {kind: [] for kind in Aside}
-
-    @property
-    def matches(self) -> dict[str, pa.Table]:
-        """The matches of each query, by its name."""
-        return {name: emit.matches.table for name, emit in self.emits.items()}
-
-    @property
-    def instructions(self) -> Instructions:
-        """What is to be done, by the name of a query."""
-        found: Instructions = {name: [] for name in self.emits}
-        for (name, kind), rows in self.aside.items():
-            found.setdefault(name, []).append(SetAside(kind, rows))
-        for name, emit in self.emits.items():
-            found[name].append(emit)
-        return found
-
-    def count(self, kind: Aside) -> int:
-        """Return how many events were set aside; one counts once, whoever sets it aside.
-
-        Of a query with an order of its own nobody knows whether its events are those of others.
-        """
-        shared = np.unique(np.concatenate([np.zeros(0, np.int64), *self._ids[kind]]))
-        own = [int(rows.num_rows) for (_, why), rows in self.aside.items() if why is kind]
-        return max(len(shared), *own, 0)
-
-    def take(self, query: str, instructions: Iterable[Instruction]) -> None:
-        """Take what is to be done for a query."""
-        for one in instructions:
-            if isinstance(one, Emit):
-                self.emits[query] = one
-            else:
-                self.aside[query, one.kind] = one.rows
-
-    def take_ids(self, kind: Aside, events: pa.Table) -> None:
-        """Take events that queries with a common order set aside, with their ids."""
-        self._ids[kind].append(events.column(EVENT_ID.name).to_numpy())
 
 
 def joined_schema(outputs: Mapping[str, pa.Schema]) -> pa.Schema:

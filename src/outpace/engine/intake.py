@@ -75,9 +75,14 @@ class Intake(Stateful):
         if isinstance(self.order, OrderedInput):
             self.order.accept()
 
+    @property
+    def watermark(self) -> int:
+        """No later event has a time before this; NO_TIME while it is not known."""
+        return self.order.watermark
+
     def watermark_of(self, source: str | None) -> int:
         """Return the time before which an event of a source, or of the only one, is late."""
-        return self.order.watermark if source is None else self.order.watermark_of(source)
+        return self.watermark if source is None else self.order.watermark_of(source)
 
     @property
     def timer(self) -> int | None:
@@ -140,8 +145,9 @@ class Intake(Stateful):
     def aside(self, released: ReleasedEvents) -> list[SetAside]:
         """Return the events that take no part, as they came."""
         found = [(Aside.LATE, released.late), (Aside.INVALID, released.invalid)]
+        name, added = self._spec.query.name, [EVENT_ID.name] * self._spec.identified
         return [
-            SetAside(kind, rows.drop_columns([EVENT_ID.name]) if self._spec.identified else rows)
+            SetAside(name, kind, rows.drop_columns(added))
             for kind, rows in found
             if rows is not None and rows.num_rows
         ]

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Floats, Integers
 from outpace.engine.event import Events, chosen
+from outpace.engine.savepoint import Savepoint
 from outpace.engine.speculate.standings import Standing
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.window_match.result import WindowMatches
@@ -127,6 +128,27 @@ class SourceEnded:
     """A source sends no more events; None: none does."""
 
     source: str | None = None
+
+
+@dataclass(frozen=True)
+class MatchesAcknowledged:
+    """Whoever takes the matches has some of them for good, or none more; a `Save` answers it.
+
+    Parameters
+    ----------
+    last
+        The number x:y of the last of them, with all others of that number; None: none is
+        acknowledged, and the operator says what it needs by now.
+    """
+
+    last: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class RowsAcknowledged:
+    """Whoever reads the rows of matches, which are counted, has the first so many for good."""
+
+    count: int
 
 
 @dataclass(frozen=True)
@@ -294,8 +316,17 @@ class Aside(Enum):
 
 @dataclass(frozen=True)
 class SetAside:
-    """Events take no part: they came late, or cannot be used, with the reason in a column."""
+    """Events take no part: they came late, or cannot be used, with the reason in a column.
 
+    Parameters
+    ----------
+    query
+        The name of the query that they take no part in.
+    kind, rows
+        Why, and the events.
+    """
+
+    query: str
     kind: Aside
     rows: pa.Table
 
@@ -306,15 +337,34 @@ class Emit:
 
     Parameters
     ----------
+    query
+        The name of the query that they are of.
     matches, timed_out
         The matches, and the partial ones that WITHIN ended.
     watermark
         No later match has an event with a time before this; NO_TIME where nobody knows.
     """
 
+    query: str
     matches: WindowMatches
     timed_out: pa.Table
     watermark: int = NO_TIME
+
+
+@dataclass(frozen=True)
+class Save:
+    """A replay needs no more than this: whoever retains the events may drop the others.
+
+    Parameters
+    ----------
+    query
+        The name of the query that it is of.
+    savepoint
+        From which event on they are needed, and which of the later ones are not.
+    """
+
+    query: str
+    savepoint: Savepoint
 
 
 #: What a front hears of instances.
@@ -322,7 +372,9 @@ Reply: TypeAlias = Delivered | DeliveryFailed
 #: What a front says.
 Move: TypeAlias = "SetAside | MarkSet | WentBack | Deliver | Routed"
 Stimulus: TypeAlias = EventsArrived | WatermarkArrived | TimerFired | SourceEnded | ClockExchange
-Instruction: TypeAlias = Emit | SetAside
+#: What an operator hears, beside stimuli, that gives savepoints.
+Acknowledgement: TypeAlias = MatchesAcknowledged | RowsAcknowledged
+Instruction: TypeAlias = Emit | SetAside | Save
 
 #: No windows open and none close.
 NO_SPLIT = Split(Windows.none(), Windows.none())

@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from outpace.engine.back import Back
 from outpace.engine.emission import ChangeCounters, SpeculationCounters
-from outpace.engine.front import Front
+from outpace.engine.front import Front, FrontCounters
 from outpace.engine.instance import Instance
+from outpace.engine.intake import Intake
 from outpace.engine.message import (
     AllAnswered,
     Deliver,
@@ -33,6 +34,7 @@ from outpace.engine.message import (
     Stimulus,
 )
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.order.contract import OrderCounters
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
 from outpace.errors import (
@@ -86,6 +88,35 @@ class WholeOperator(Stateful):
             if answered or self.instance.begun != begun:
                 self.front.step(DeliveryFailed())
             raise
+
+    @property
+    def operators(self) -> list[WholeOperator]:
+        """The operators of all queries: a host asks a single one as it asks those of a group."""
+        return [self]
+
+    @property
+    def intake(self) -> Intake:
+        """How events come in."""
+        return self.front.intake
+
+    @property
+    def timer(self) -> int | None:
+        """When `TimerFired` is due; None where never."""
+        return self.front.timer
+
+    @property
+    def order(self) -> OrderCounters:
+        """How it goes with the order of the events."""
+        return self.front.intake.counters()
+
+    @property
+    def arrived(self) -> int:
+        """How many events have had their turn."""
+        return self.front.arrived
+
+    def counters(self) -> FrontCounters:
+        """Return what there was, and what waits."""
+        return self.front.counters()
 
     @property
     def alpha(self) -> float:

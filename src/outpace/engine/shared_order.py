@@ -19,8 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME
-from outpace.engine.group_spec import GroupStep
 from outpace.engine.intake import Intake
 from outpace.engine.match.bits import (
     BITS,
@@ -293,26 +291,24 @@ class SharedOrder(Stateful):
     def pass_on(
         self,
         released: ReleasedEvents,
-        step: GroupStep,
         noted: Callable[[Query], AbstractContextManager[None]],
         failed: Failures,
         *,
         ended: bool,
-    ) -> None:
-        """Let the queries take what was released, and note what each gives, or its error."""
+    ) -> list[Instruction]:
+        """Let the queries take what was released; return what each gives, and note its error."""
         self.released += released.rows.num_rows
         links = released.links or (released,)
-        for link, events in zip(self._links, links, strict=True):
+        given: list[Instruction] = []
+        for link, events, found in zip(self._links, links, set_aside(released), strict=True):
             rows = _SharedRows(as_table(events.rows))
-            aside = []
-            for kind, table in ((Aside.LATE, events.late), (Aside.INVALID, links[0].invalid)):
-                if table is not None and table.num_rows:
-                    step.take_ids(kind, table)
-                    aside.append(SetAside(kind, _without_added(table, self._shown)))
+            aside = [(kind, _without_added(table, self._shown)) for kind, table in found.items()]
             for member in (one for one in link if one.query.name not in failed):
                 with noted(member.query):
                     emit = self._member_step(member, rows, events.watermark, ended=ended)
-                    step.take(member.query.name, [*aside, emit])
+                    given += [SetAside(emit.query, *one) for one in aside]
+                    given.append(emit)
+        return given
 
     def _member_step(
         self,
@@ -345,6 +341,19 @@ class SharedOrder(Stateful):
         restore_operators(self.operators, state, failed)
 
 
+def set_aside(released: ReleasedEvents) -> list[dict[Aside, pa.Table]]:
+    """Return for each link of an order the events that take no part, with their ids.
+
+    Those that cannot be used are found by the first link, for all.
+    """
+    links = released.links or (released,)
+    every = [{Aside.LATE: link.late, Aside.INVALID: links[0].invalid} for link in links]
+    return [
+        {kind: rows for kind, rows in one.items() if rows is not None and rows.num_rows}
+        for one in every
+    ]
+
+
 def operator_states(operators: Mapping[str, WholeOperator], failed: Failures) -> dict[str, State]:
     """Return the states of operators that have not failed, as parts of another."""
     return {f"of {name}": one.state() for name, one in operators.items() if name not in failed}
@@ -361,7 +370,8 @@ def restore_operators(
 
 def _nothing_found(spec: OperatorSpec) -> Emit:
     """Return what an operator without windows gives where nothing became final."""
-    return Emit(WindowMatches.none(spec.bound.output), spec.timed_out.empty_table(), int(NO_TIME))
+    nothing = WindowMatches.none(spec.bound.output), spec.timed_out.empty_table()
+    return Emit(spec.query.name, *nothing)
 
 
 def _one_emit(instructions: Sequence[Instruction]) -> Emit:
@@ -371,7 +381,7 @@ def _one_emit(instructions: Sequence[Instruction]) -> Emit:
         return emits[0]
     matches = WindowMatches.joined(emits[0].matches.table.schema, [one.matches for one in emits])
     timed_out = pa.concat_tables([one.timed_out for one in emits])
-    return Emit(matches, timed_out, emits[-1].watermark)
+    return replace(emits[-1], matches=matches, timed_out=timed_out)
 
 
 def _without_added(rows: pa.Table, names: Sequence[str]) -> pa.Table:

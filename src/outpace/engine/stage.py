@@ -30,7 +30,7 @@ from outpace.engine.codec.table import write_table
 from outpace.engine.emission import emitted_together
 from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
-from outpace.engine.group_spec import GroupSpec, GroupStep, joined_rows
+from outpace.engine.group_spec import GroupSpec, joined_rows
 from outpace.engine.instance import Instance
 from outpace.engine.match.contract import Matcher
 from outpace.engine.message import (
@@ -136,19 +136,19 @@ class WholeStage:
 
     def __init__(self, spec: OperatorSpec, number: int) -> None:
         self.part = WholeOperator(spec, number)
-        self._arriving = CellInput(spec, self.part.front)
+        self._arriving = CellInput(spec, self.part)
         self.counters = Counters()
 
     @property
     def timer(self) -> int | None:
         """When, by the time of batches, it wants to take a step; None where never."""
-        return self.part.front.timer
+        return self.part.timer
 
     def step(
         self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
     ) -> list[Cell]:
         """Order the events of a batch, match those whose turn it is, and let time pass."""
-        arriving, before = self._arriving, self.part.front.arrived
+        arriving, before = self._arriving, self.part.arrived
         arriving.load, known = load, self.part.changes
         late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
         instructions = [one for stimulus in stimuli for one in self.part.step(stimulus)]
@@ -159,7 +159,7 @@ class WholeStage:
         instance = self.part.instance
         changes = self.part.changes.since(known)
         self.counters = replace(
-            arriving.counters(stimuli, aside, late, before),
+            arriving.counters(stimuli, _counted(aside, late), before),
             **changes,
             checkpoint_us=_checkpoint_us(self.part.front, changes),
             early=round(1e6 * (1 - self.part.alpha)),
@@ -198,17 +198,16 @@ class GroupStage:
         """Order the events of a batch, match those whose turn it is, and let time pass."""
         arriving, before, operators = self._arriving, self.part.arrived, self.part.operators
         arriving.load, known = load, [one.changes for one in operators]
-        stimuli = arriving.stimuli(cells, now)
-        steps = [self.part.step(stimulus) for stimulus in stimuli]
-        matches = self._together(steps)
-        late = sum(step.count(Aside.LATE) for step in steps)
+        stimuli, aside = arriving.stimuli(cells, now), self.part.aside
+        given = [one for stimulus in stimuli for one in self.part.step(stimulus)]
+        matches = self._together([one for one in given if isinstance(one, Emit)])
         changed: Counter[str] = Counter()
         for one, was in zip(operators, known, strict=True):
             changes = one.changes.since(was)
             changed.update(changes, checkpoint_us=_checkpoint_us(one.front, changes))
         instances = [one.instance for one in operators]
         self.counters = replace(
-            arriving.counters(stimuli, {}, late, before),
+            arriving.counters(stimuli, self.part.aside - aside, before),
             **changed,
             early=round(1e6 * (1 - self.part.alpha)),
             matches=matches.num_rows,
@@ -216,15 +215,14 @@ class GroupStage:
             partials=sum(one.starts_kept() for one in instances),
             open_windows=sum(one.open_windows for one in instances),
         )
-        given = [Cell(CellKind.MATCHES, block=write_table(matches))]
-        return given if matches.num_rows else []
+        found = [Cell(CellKind.MATCHES, block=write_table(matches))]
+        return found if matches.num_rows else []
 
-    def _together(self, steps: Sequence[GroupStep]) -> pa.Table:
+    def _together(self, emits: Sequence[Emit]) -> pa.Table:
         """Return what all queries give in a batch, whose steps are one to who reads of it."""
         given = [self._output.empty_table()]
         for query in self._queries:
-            found = (step.emits.get(query.name) for step in steps)
-            parts = [emit.matches for emit in found if emit is not None]
+            parts = [emit.matches for emit in emits if emit.query == query.name]
             told = emitted_together(query, parts)
             given += (joined_rows({query.name: one.table}, self._output) for one in told)
         return pa.concat_tables(given)
@@ -254,7 +252,7 @@ class FrontStage:
         messages = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(messages)
         self.counters = replace(
-            arriving.counters(stimuli, aside, late, before),
+            arriving.counters(stimuli, _counted(aside, late), before),
             **self.part.changes.since(known),
             early=round(1e6 * (1 - self.part.alpha)),
         )
@@ -421,6 +419,11 @@ def run_step(
             for position, cell in enumerate(given)
         ),
     ]
+
+
+def _counted(aside: Mapping[Aside, pa.Table], late: int) -> Counter[Aside]:
+    """Return how many events take no part, with late ones that are known by their times alone."""
+    return Counter({Aside.LATE: late}) + Counter({why: len(rows) for why, rows in aside.items()})
 
 
 def _emitted(emit: Emit) -> list[Cell]:

@@ -43,6 +43,8 @@ from outpace.engine.message import (
     MarkSet,
     Move,
     Routed,
+    Save,
+    SetAside,
     SourceEnded,
     Stimulus,
     TimerFired,
@@ -405,20 +407,25 @@ def instructions_checksum(instructions: Sequence[Instruction]) -> int:
     >>> rows = pa.table({"x": [1, None]})
     >>> same = pa.table({"x": pa.chunked_array([[1], pa.array([None], pa.int64())])})
     >>> nothing = pa.table({})
-    >>> from outpace.engine.message import Aside, SetAside
+    >>> from outpace.engine.message import Aside
     >>> one, other, none = (
-    ...     instructions_checksum([SetAside(Aside.LATE, table)]) for table in (rows, same, nothing)
+    ...     instructions_checksum([SetAside("q", Aside.LATE, table)])
+    ...     for table in (rows, same, nothing)
     ... )
     >>> one == other, one == none
     (True, False)
     """
     checksum = 0
     for instruction in instructions:
-        if isinstance(instruction, Emit):
-            text = f"emit {instruction.watermark}"
-            tables = [instruction.matches.table, instruction.timed_out]
-        else:
-            text, tables = instruction.kind.value, [instruction.rows]
+        tables = []
+        match instruction:
+            case Emit():
+                text = f"emit {instruction.watermark}"
+                tables = [instruction.matches.table, instruction.timed_out]
+            case SetAside():
+                text, tables = instruction.kind.value, [instruction.rows]
+            case Save():
+                text = f"save {zlib.crc32(instruction.savepoint.encode())}"
         checksum = zlib.crc32(text.encode(), checksum)
         for table in tables:
             checksum = _table_checksum(table, checksum)

@@ -31,7 +31,7 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, WatermarkArrived
 from outpace.engine.recover.recoverable import Told
-from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.savepoint import Savepoint
 from outpace.engine.state import NATURAL, require
 from outpace.engine.wire import read_stimulus, write_stimulus
 from outpace.errors import DataError

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.message import EventsArrived
+from outpace.engine.message import EventsArrived, MatchesAcknowledged
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
+from outpace.engine.savepoint import Savepoint
 from outpace.pattern.query import Query
 from outpace.pattern.windows import TimeWindows
 from outpace.studies.report import Experiment, Figure, PlotKind, Row, Study
@@ -227,7 +227,7 @@ def failed(slide: int, interval: int, events: pa.Table) -> Failure:
     last = np.arange(interval - 1, len(x), interval)
     saved_at = dict(zip((x[last] + 1).tolist(), (last - interval + 1).tolist(), strict=True))
     operator = RecoverableOperator(spec)
-    begun = operator.notice()
+    begun = savepoint_of(operator.step(MatchesAcknowledged()))
     backups = {
         way: KeptEvents(way != OFF, np.zeros(0, np.int64), begun) for way in (OFF, ON, NOTICES)
     }
@@ -245,13 +245,14 @@ def failed(slide: int, interval: int, events: pa.Table) -> Failure:
         match = saved_at[before[-1]] if before else -1
         if match > acknowledged:
             acknowledged = match
-            pending.append(operator.save(int(x[match]), int(y[match])))
+            number = int(x[match]), int(y[match])
+            pending.append(savepoint_of(operator.step(MatchesAcknowledged(number))))
             backups[OFF].thin(pending[-1:])
             backups[ON].thin(pending)
             backups[NOTICES].thin(pending[-1:])
             pending = []
         elif stop < half:
-            pending.append(operator.notice())
+            pending.append(savepoint_of(operator.step(MatchesAcknowledged())))
             backups[NOTICES].thin(pending[-1:])
         if stop <= detail:
             for backup in backups.values():
@@ -317,8 +318,10 @@ def savings(scale: SkipScale, slide: int) -> Iterator[Row]:
         for last in range(interval - 1, len(x), interval):
             stop = int(x[last]) + 1
             operator.step(EventsArrived(events.slice(first, stop - first)))
+            match = last - interval + 1
+            acknowledged = MatchesAcknowledged((int(x[match]), int(y[match])))
             begun = time.perf_counter()
-            operator.save(int(x[last - interval + 1]), int(y[last - interval + 1])).encode()
+            savepoint_of(operator.step(acknowledged)).encode()
             # The first windows are not full.
             if first >= 2 * SIZE:
                 saving, count = saving + time.perf_counter() - begun, count + stop - first

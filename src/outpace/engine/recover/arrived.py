@@ -10,6 +10,7 @@ more once it has its place.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -18,9 +19,11 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import EVENT_ID
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, require
+from outpace.pattern.notation.print_query import print_identity
 
 
 class ArrivedEvents(Stateful):
@@ -162,3 +165,27 @@ def _event_tables(state: State) -> Iterator[pa.Table]:
             yield table
     for part in state.parts.values():
         yield from _event_tables(part)
+
+
+def is_put_in_order(spec: OperatorSpec) -> bool:
+    """Say whether events have other places in the order than they arrived in."""
+    return spec.disorder is not None or spec.sources is not None
+
+
+def retained_schema(spec: OperatorSpec) -> pa.Schema:
+    """Return the columns of events that a replay needs.
+
+    Those that are put in order are retained as they came, with their ids.
+    """
+    if is_put_in_order(spec):
+        return spec.schema.append(EVENT_ID)
+    bound = spec.bound
+    wanted = {*spec.events.names, *bound.order_by, *bound.partition_by}
+    needed = [field for field in spec.schema if field.name in wanted]
+    return pa.schema(needed or [spec.schema.field(0)])
+
+
+def identity_of(spec: OperatorSpec) -> str:
+    """Return what tells a query and the columns of its events from others."""
+    columns = retained_schema(spec).to_string(show_field_metadata=False)
+    return hashlib.sha256(f"{print_identity(spec.query)}\n{columns}".encode()).hexdigest()[:16]

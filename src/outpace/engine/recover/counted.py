@@ -19,10 +19,16 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.message import Emit, Instruction, Stimulus
+from outpace.engine.message import (
+    Acknowledgement,
+    Emit,
+    Instruction,
+    RowsAcknowledged,
+    Stimulus,
+)
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.savepoint import Savepoint
 from outpace.engine.split.windows import OPEN
 from outpace.engine.window_match.result import WindowMatches
 
@@ -37,13 +43,14 @@ class CountedOperator(RecoverableOperator):
     --------
     >>> from outpace.engine.message import EventsArrived
     >>> from outpace.engine.operator import matches_of
+    >>> from outpace.engine.recover.recoverable import savepoint_of
     >>> from outpace.pattern.query import Query
     >>> query = Query().order_by("ts").pattern("A B").measures(at="B.ts")
     >>> rows = pa.table({"ts": range(7)})
     >>> operator = CountedOperator(OperatorSpec(query, rows.schema))
     >>> matches_of(operator.step(EventsArrived(rows.slice(0, 6)))).num_rows, operator.came_out
     (3, 3)
-    >>> operator.settle(3).at, operator.settled
+    >>> savepoint_of(operator.step(RowsAcknowledged(3))).at, operator.settled
     (6, 3)
     >>> matches_of(operator.step(EventsArrived(rows.slice(6)))).num_rows, operator.came_out
     (0, 3)
@@ -56,26 +63,26 @@ class CountedOperator(RecoverableOperator):
         #: How many rows each match has that is not acknowledged.
         self._sizes: list[Integers] = []
 
-    def step(self, stimulus: Stimulus) -> list[Instruction]:
+    def step(self, stimulus: Stimulus | Acknowledgement) -> list[Instruction]:
         """Take what happened and return what is to be done; no match that is acknowledged."""
         turn = self.turn
         return [self._counted(one, turn) for one in super().step(stimulus)]
 
-    def settle(self, count: int) -> Savepoint:
-        """Take the acknowledgement of the first so many rows, and return what is needed.
+    def _acknowledge(self, stimulus: Acknowledgement) -> None:
+        """Take the acknowledgement of the first so many rows.
 
         Matches are acknowledged as a whole, and those that one event completes in one window at a
         time together.
         """
+        assert isinstance(stimulus, RowsAcknowledged), "matches are acknowledged by their rows"
         sizes = np.concatenate([np.zeros(0, np.int64), *self._sizes])
-        whole = int(np.searchsorted(np.cumsum(sizes), count - self.settled, "right"))
+        whole = int(np.searchsorted(np.cumsum(sizes), stimulus.count - self.settled, "right"))
         done = max(self._acknowledged, self._settled)
         taken, place = self._given.leading(done, whole)
         self._sizes = [sizes[taken:]]
         if taken:
             self._acknowledged = max(place, self._acknowledged)
             self.settled += int(sizes[:taken].sum())
-        return self.notice()
 
     def stand(
         self, savepoint: Savepoint, rows: pa.Table, numbers: Integers, settled: int

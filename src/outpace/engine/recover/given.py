@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from outpace.engine.arrays import Booleans, Integers
-from outpace.engine.recover.savepoint import MatchPlace, is_behind
+from outpace.engine.savepoint import MatchPlace, is_behind
 from outpace.engine.snapshot import Stateful
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import find_pairs
-from outpace.engine.recover.savepoint import MatchPlace, is_behind
+from outpace.engine.savepoint import MatchPlace, is_behind
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN, Split, Windows
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require

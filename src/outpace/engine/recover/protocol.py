@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.savepoint import Savepoint
 
 
 @dataclass(frozen=True)

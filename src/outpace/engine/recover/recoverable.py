@@ -2,9 +2,9 @@
 
 The host that feeds it retains the events, numbered as they arrive; where something orders them,
 also all else that it was told, and in which pieces they came. A savepoint says from which event on
-they are needed, and which of the later ones are not. `save` makes one when matches have been
-acknowledged, `notice` at any time in between. After a failure `rebuild` lets a new operator take
-the events that were retained, and goes on: it gives the matches behind the last one that was
+they are needed, and which of the later ones are not. A `MatchesAcknowledged` is answered by one,
+whether or not any match was acknowledged with it. After a failure `rebuild` lets a new operator
+take the events that were retained, and goes on: it gives the matches behind the last one that was
 acknowledged, with the numbers that they had, so that a receiver that has them already knows them.
 
 Where there are windows, a savepoint says which of them matches may still come of, as the operator
@@ -30,12 +30,16 @@ from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.event import EVENT_ID, Events
 from outpace.engine.match.bits import with_bits
 from outpace.engine.message import (
+    Acknowledgement,
     ClockExchange,
     Deliver,
     Emit,
     EventsArrived,
     Instruction,
+    MatchesAcknowledged,
     Move,
+    RowsAcknowledged,
+    Save,
     SourceEnded,
     Stimulus,
     WatermarkArrived,
@@ -44,6 +48,9 @@ from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.arrived import (
     ArrivedEvents,
+    identity_of,
+    is_put_in_order,
+    retained_schema,
     waiting_ids,
     with_rows,
     without_rows,
@@ -51,17 +58,9 @@ from outpace.engine.recover.arrived import (
 from outpace.engine.recover.given import GivenPlaces
 from outpace.engine.recover.layout import WindowLayout
 from outpace.engine.recover.needed import NeededEvents, Use, use_of
-from outpace.engine.recover.savepoint import (
-    NOTHING,
-    MatchPlace,
-    Savepoint,
-    identity_of,
-    is_behind,
-    is_put_in_order,
-    retained_schema,
-)
 from outpace.engine.rows.rearranged import as_table
 from outpace.engine.rows.times import as_integers
+from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint, is_behind
 from outpace.engine.split.windows import OPEN, Split, joined_windows, take_windows
 from outpace.engine.state import NATURAL, State, integers, require
 from outpace.engine.window_match.matcher import WindowMatcher
@@ -85,7 +84,7 @@ class RecoverableOperator(WholeOperator):
     >>> operator = RecoverableOperator(spec)
     >>> emit_of(operator.step(EventsArrived(rows.slice(0, 5)))).matches.table.to_pylist()
     [{'at': 3}]
-    >>> savepoint = operator.notice()
+    >>> savepoint = savepoint_of(operator.step(MatchesAcknowledged()))
     >>> savepoint.seed, savepoint.trim, savepoint.skip.tolist()
     ((3, 0), -1, [[1, 2], [4, 4]])
     >>> again = RecoverableOperator(spec)
@@ -131,14 +130,18 @@ class RecoverableOperator(WholeOperator):
         if self._use is Use.MATCHED and isinstance(matcher, WindowMatcher):
             matcher.matched = []
 
-    def step(self, stimulus: Stimulus) -> list[Instruction]:
+    def step(self, stimulus: Stimulus | Acknowledgement) -> list[Instruction]:
         """Take what happened and return what is to be done."""
-        if isinstance(stimulus, ClockExchange):
-            raise UnsupportedError(
-                "clocks that are compared change the times of events, which are retained as they "
-                "came",
-                hint="compare no clocks, or save the state of the stream",
-            )
+        match stimulus:
+            case ClockExchange():
+                raise UnsupportedError(
+                    "clocks that are compared change the times of events, which are retained as "
+                    "they came",
+                    hint="compare no clocks, or save the state of the stream",
+                )
+            case MatchesAcknowledged() | RowsAcknowledged():
+                self._acknowledge(stimulus)
+                return [Save(self.spec.query.name, self._save())]
         before, arrived, ids = self.front.arrived, self._arrived, None
         if arrived is not None and isinstance(stimulus, EventsArrived):
             ids = self.front.intake.ids_of(stimulus)
@@ -169,27 +172,44 @@ class RecoverableOperator(WholeOperator):
         """How many events have arrived."""
         return self.front.arrived if self._arrived is None else self._arrived.came
 
-    def save(self, x: int | None = None, y: int | None = None) -> Savepoint:
-        """Take the acknowledgement of all matches up to x:y, and return what is needed from now on.
+    @property
+    def last_match(self) -> tuple[int, int] | None:
+        """The number x:y of the last match that came out; None where nothing waits."""
+        last = self._given.last
+        return None if last is None else (last.event, last.window)
 
-        Parameters
-        ----------
-        x, y
-            The number of the last match that was acknowledged, with all others of that number;
-            without it all that came out are.
-        """
-        place = self._given.last if x is None or y is None else self._given.find(x, y)
+    def check(self, savepoint: Savepoint) -> None:
+        """Refuse the savepoint of another query, or of other sources."""
+        if savepoint.query != self._identity:
+            raise StateError(
+                "the savepoint belongs to another query or another schema",
+                hint="go on with the query that it was made by, or start from the input",
+            )
+        if savepoint.sources != self.spec.sources:
+            both = savepoint.sources, self.spec.sources
+            named = [", ".join(one) if one else "none" for one in both]
+            raise StateError(
+                "the savepoint belongs to other sources",
+                detail=f"it has {named[0]}, now there are {named[1]}",
+                hint="go on with the sources that it was made with, or start from the input",
+            )
+
+    def _acknowledge(self, stimulus: Acknowledgement) -> None:
+        """Take the acknowledgement of all matches up to one, where there is any."""
+        assert isinstance(stimulus, MatchesAcknowledged), "nobody counts the rows of matches"
+        if stimulus.last is None:
+            return
+        place = self._given.find(*stimulus.last)
         if place is not None:
             self._acknowledged = max(place, self._acknowledged)
-        elif x is not None and (x, y) > (self._settled.event, self._settled.window):
+        elif stimulus.last > (self._settled.event, self._settled.window):
             raise DataError(
-                f"no match with the number {x}:{y} is to be acknowledged",
+                "no match with the number {}:{} is to be acknowledged".format(*stimulus.last),
                 hint="acknowledge matches by the numbers that they came with",
             )
-        return self.notice()
 
-    def notice(self) -> Savepoint:
-        """Return what is needed from now on, whether or not anything was acknowledged since."""
+    def _save(self) -> Savepoint:
+        """Return what is needed from now on."""
         self.front.check()
         done = max(self._acknowledged, self._settled)
         if (first := self._given.after(done)) is not None:
@@ -199,8 +219,8 @@ class RecoverableOperator(WholeOperator):
             settled = MatchPlace(self.front.arrived - 1, COMPLETING, OPEN, OPEN, OPEN)
         self._settled = max(settled, done)
         if self._layout is not None:
-            return self._notice_windows(self._layout)
-        return self._notice_partitions()
+            return self._save_windows(self._layout)
+        return self._save_partitions()
 
     def rebuild(
         self,
@@ -226,7 +246,7 @@ class RecoverableOperator(WholeOperator):
         Emit
             The matches behind the last one that was acknowledged.
         """
-        savepoint.check(self.spec)
+        self.check(savepoint)
         kept = ~savepoint.drops(numbers)
         if not kept.all():
             rows, numbers = rows.filter(pa.array(kept)), numbers[kept]
@@ -322,7 +342,7 @@ class RecoverableOperator(WholeOperator):
 
     # --- Windows ---------------------------------------------------------------------------------
 
-    def _notice_windows(self, layout: WindowLayout) -> Savepoint:
+    def _save_windows(self, layout: WindowLayout) -> Savepoint:
         layout.drop(self._settled)
         first, needed, matcher = layout.first, self._needed, self.instance.matcher
         floor = int(first.min())
@@ -370,7 +390,7 @@ class RecoverableOperator(WholeOperator):
         require(self.came == savepoint.at, "other events have come")
         if self._layout is None:
             self._stand_partitions(savepoint, content, rows, numbers)
-            return Emit(WindowMatches.none(self.spec.bound.output), pa.table({}))
+            return self._found(WindowMatches.none(self.spec.bound.output))
         self._layout.restore(content.part("windows"))
         if self._arrived is not None:
             _, (places,) = content.part("places").content(1)
@@ -392,13 +412,17 @@ class RecoverableOperator(WholeOperator):
             matches, places = matches.take(order), places[:, order]
             self._given.add(places)
             matches = self._unsettled(matches, places)
-        return Emit(matches, self.spec.timed_out.empty_table())
+        return self._found(matches)
 
     def _answer(self, deliveries: Sequence[Deliver]) -> Emit:
         """Let instances take events that had their turn before, and return what they find."""
         (delivery,) = deliveries
         answer = self.instance.step(delivery)
-        return Emit(answer.matches, answer.timed_out)
+        return self._found(answer.matches)
+
+    def _found(self, matches: WindowMatches) -> Emit:
+        """Return matches that a replay gives; nobody asks for what timed out."""
+        return Emit(self.spec.query.name, matches, self.spec.timed_out.empty_table())
 
     def _anew(self) -> RecoverableOperator:
         """Return an operator of the same kind that has taken nothing."""
@@ -406,7 +430,7 @@ class RecoverableOperator(WholeOperator):
 
     # --- Partitions ------------------------------------------------------------------------------
 
-    def _notice_partitions(self) -> Savepoint:
+    def _save_partitions(self) -> Savepoint:
         """Return where searches stood when all that had come out is acknowledged now."""
         last = self._given.last or NOTHING
         if last <= self._settled:
@@ -479,6 +503,12 @@ class RecoverableOperator(WholeOperator):
         skip = skip[skip[:, 0] > trim]
         told = self._identity, self._seed, trim, skip, self._settled, at, turn
         return Savepoint(*told, make, self.spec.sources)
+
+
+def savepoint_of(instructions: Sequence[Instruction]) -> Savepoint:
+    """Return the savepoint that answers an acknowledgement."""
+    (savepoint,) = [one.savepoint for one in instructions if isinstance(one, Save)]
+    return savepoint
 
 
 @dataclass(frozen=True)

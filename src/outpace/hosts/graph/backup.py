@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.recover.savepoint import NOTHING, MatchPlace, Savepoint
+from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint
 from outpace.engine.state import NATURAL, State, integer, integers, reading, require
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pyarrow as pa
 
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.arrived import retained_schema
 from outpace.engine.recover.counted import CountedOperator
-from outpace.engine.recover.savepoint import retained_schema
 from outpace.errors import BindError, OutpaceError, UnsupportedError, did_you_mean
 from outpace.hosts.local.open import check_stream
 from outpace.ingest.source import SEQUENCE, Source

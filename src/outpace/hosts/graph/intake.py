@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.order.source_merge import SourceMerge, ticks_of
-from outpace.engine.recover.savepoint import Savepoint
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.rearranged import as_table
 from outpace.engine.rows.times import as_integers
+from outpace.engine.savepoint import Savepoint
 from outpace.errors import StateError
 from outpace.hosts.graph.backup import Backup, NeededNumbers
 from outpace.hosts.graph.graph import BoundNode

@@ -20,10 +20,11 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.message import EventsArrived, SourceEnded, Stimulus
+from outpace.engine.message import EventsArrived, RowsAcknowledged, SourceEnded, Stimulus
 from outpace.engine.operator import matches_of
 from outpace.engine.order.source_merge import ticks_of
 from outpace.engine.recover.counted import CountedOperator, watermark_of
+from outpace.engine.recover.recoverable import savepoint_of
 from outpace.engine.state import ANY, NATURAL, State, integer
 from outpace.errors import OutpaceError
 from outpace.hosts.graph.backup import Backup, keep_newest
@@ -242,7 +243,7 @@ class _Operator:
         """Begin, or wait for what the newest backup needs."""
         backup = self._backups.get(self._node.name)
         if backup is not None:
-            backup.savepoint.check(self._node.spec)
+            self._operator.check(backup.savepoint)
             self._metrics.skipped = backup.skipped
         self._intake = InputMerge(self._node, backup)
         if backup is None:
@@ -274,7 +275,7 @@ class _Operator:
         due = self._since >= SAVE_EVENTS or (news and waited >= SAVE_S)
         if not due or waited < _SAVE_TIMES * self._save_s:
             return
-        savepoint = self._operator.settle(acknowledged)
+        savepoint = savepoint_of(self._operator.step(RowsAcknowledged(acknowledged)))
         skip = savepoint.skip
         self._metrics.skipped += int((skip[:, 1] - skip[:, 0] + 1).sum())
         needed, inputs = self._intake.save(savepoint)

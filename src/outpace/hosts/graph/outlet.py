@@ -20,7 +20,7 @@ import pyarrow as pa
 import zmq
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.savepoint import Savepoint
 from outpace.engine.state import NATURAL, State, integer
 from outpace.errors import OutpaceError
 from outpace.hosts.graph.backup import Backup, keep_newest, taken_until

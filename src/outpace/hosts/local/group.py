@@ -5,16 +5,12 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from typing import Final
 
 import pyarrow as pa
 
-from outpace.compiler.kernel import fitting
-from outpace.engine.arrays import NO_TIME
-from outpace.engine.emission import SpeculationCounters
 from outpace.engine.group import GroupOperator
-from outpace.engine.group_spec import GroupSpec, GroupStep, Instructions
+from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     Aside,
@@ -22,18 +18,15 @@ from outpace.engine.message import (
     Stimulus,
     WatermarkArrived,
 )
-from outpace.engine.operator import WholeOperator
-from outpace.engine.order.contract import OrderCounters, with_reasons
+from outpace.engine.order.contract import with_reasons
 from outpace.engine.rows.times import as_integer
 from outpace.engine.state import State, reading
 from outpace.errors import DataError, StateError
-from outpace.hosts.clock import BusyMeter, clock_time
+from outpace.hosts.clock import clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.hosts.local.opened import OpenStream
 from outpace.pattern.bind.disorder import SOURCE
-from outpace.pattern.disorder import Late
 from outpace.pattern.group import QueryGroup
-from outpace.plan.late_events import LateEvents
 
 _LOG: Final = logging.getLogger("outpace.stream")
 
@@ -41,7 +34,7 @@ _LOG: Final = logging.getLogger("outpace.stream")
 Results = dict[str, pa.Table]
 
 
-class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
+class GroupMatcher(OpenStream[GroupOperator, Results]):
     """Queries of a group that are fed piece by piece; see `outpace.group`.
 
     Parameters
@@ -73,26 +66,12 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
         timeouts: bool = False,
         choose: Callable[[Task], Matcher] | None = None,
     ) -> None:
-        super().__init__(sources=sources, timeouts=timeouts, choose=choose)
+        super().__init__(queries.queries, sources=sources, timeouts=timeouts, choose=choose)
         self._group = queries
-        disorders = {query: query.order_of_arrival for query in queries.queries}
-        self._dropped = {
-            query.name: LateEvents(query)
-            for query, disorder in disorders.items()
-            if disorder is not None and Late(disorder.late).drops
-        }
-        self._last = GroupStep()
-        #: Measures the load, where some follow it.
-        follows = any(query.speculates for query in queries.queries)
-        self._meter = BusyMeter() if follows else None
 
     @property
     def _recorded(self) -> QueryGroup:
         return self._group
-
-    @property
-    def _front(self) -> GroupOperator | None:
-        return self._operator
 
     def _fit(self, schema: pa.Schema) -> None:
         self._operator = GroupOperator(
@@ -170,55 +149,12 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
     @property
     def timed_out(self) -> Results:
         """The partial matches that timed out in the last push, advance or finish."""
-        return {name: emit.timed_out for name, emit in self._last.emits.items()}
+        return {name: emit.timed_out for name, emit in self._emits.items()}
 
     @property
     def failed(self) -> dict[str, Exception]:
         """The errors of queries that failed on a match: they give nothing more, the others do."""
         return {} if self._operator is None else dict(self._operator.failed)
-
-    @property
-    def buffered(self) -> int:
-        """How many rows wait for others that may come before them, of all queries together."""
-        return self.order.buffered
-
-    @property
-    def order(self) -> OrderCounters:
-        """How it goes with the order of the rows, of all queries together.
-
-        A row that several queries drop counts as late once.
-        """
-        return OrderCounters() if self._operator is None else self._operator.counters().order
-
-    @property
-    def speculation(self) -> SpeculationCounters:
-        """How it goes with matches that may be taken back, of all queries together."""
-        return SpeculationCounters() if self._operator is None else self._operator.speculation
-
-    @property
-    def rows_kept(self) -> int:
-        """How many rows are kept because undecided matches may need them, of all queries."""
-        return sum(one.instance.rows_kept for one in self._operators)
-
-    @property
-    def open_windows(self) -> int:
-        """How many windows are open, of all queries."""
-        return sum(one.instance.open_windows for one in self._operators)
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions are known to the query that knows most."""
-        return max((one.front.counters().partitions for one in self._operators), default=0)
-
-    @property
-    def watermark(self) -> int | None:
-        """No later row has a time before this for any query; None where one does not know."""
-        told = NO_TIME if self._operator is None else self._operator.intake.watermark
-        return None if told == NO_TIME else int(told)
-
-    @property
-    def _operators(self) -> list[WholeOperator]:
-        return [] if self._operator is None else self._operator.operators
 
     def state(self) -> bytes:
         """Return everything that is kept between pushes, as bytes for `resume`."""
@@ -241,28 +177,18 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
                 self._fit(schema.schema)
                 self._bound("go on").restore(saved.part("operator"))
         self._begun = self._operator is not None
-        self._last = GroupStep()
+        self._emits, self._aside = {}, {}
 
-    def _instructions(self, stimulus: Stimulus) -> Instructions:
-        operator, self._last = self._bound("go on"), GroupStep()
-        self._last = operator.step(stimulus)
-        self._begun = True
-        return self._last.instructions
-
-    @fitting()
     def _step(self, stimulus: Stimulus) -> Results:
-        operator = self._bound("go on")
+        operator, self._emits = self._bound("go on"), {}
         before = set(operator.failed)
-        with nullcontext() if self._meter is None else self._meter.work():
-            self.step(stimulus)
+        found = super()._step(stimulus)
         for name in operator.failed.keys() - before:
             _LOG.error("query '%s' failed and takes no more: %s", name, operator.failed[name])
-        for name, dropped in self._dropped.items():
-            late = self._last.aside.get((name, Aside.LATE))
-            warning = dropped.count(0 if late is None else late.num_rows)
-            if warning is not None:
-                _LOG.warning(warning)
-        return self._last.matches
+        return found
+
+    def _found(self, stimulus: Stimulus) -> Results:
+        return {name: emit.matches.table for name, emit in self._emits.items()}
 
     def _set_aside(self, kind: Aside) -> Results:
         if self._schema is None:
@@ -270,4 +196,4 @@ class GroupMatcher(OpenStream[GroupOperator, Results, Instructions]):
         nothing = self._schema.empty_table()
         none = nothing if kind is Aside.LATE else with_reasons(nothing, [])
         names = [q.name for q in self._group.queries if q.order_of_arrival is not None]
-        return {name: self._last.aside.get((name, kind), none) for name in names}
+        return {name: self._aside.get((name, kind), none) for name in names}

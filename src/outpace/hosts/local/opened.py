@@ -1,69 +1,73 @@
 """What streams in process have in common, of one query or of several.
 
 They are bound to columns, fed by one source or by several, told of time and of clocks, recorded,
-saved and resumed. What a step gives, and how rows come in, is their own.
+saved and resumed. How rows come in, and whether what comes out is one table or one for each query,
+is their own.
 """
 
 from __future__ import annotations
 
 import datetime
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.intake import Intake, JoinedIntakes
+from outpace.compiler.kernel import fitting
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.emission import SpeculationCounters
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
+    Aside,
     ClockExchange,
+    Emit,
+    Instruction,
+    SetAside,
     SourceEnded,
     Stimulus,
     TimerFired,
     WatermarkArrived,
 )
+from outpace.engine.operator import WholeOperator
+from outpace.engine.order.contract import OrderCounters
 from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.source_merge import SourceMerge
 from outpace.engine.rows.times import as_integer, from_integers
 from outpace.engine.state import State
 from outpace.errors import DataError
 from outpace.hosts.background import compiled_soon
-from outpace.hosts.clock import clock_time
+from outpace.hosts.clock import BusyMeter, clock_time
 from outpace.pattern.argument import a_text, a_whole_number, an_instance
 from outpace.pattern.bind.disorder import SOURCE
+from outpace.pattern.disorder import Late
+from outpace.pattern.query import Query
+from outpace.plan.late_events import LateEvents
 
 if TYPE_CHECKING:
+    from outpace.engine.group import GroupOperator
     from outpace.hosts.local.recorded import Recordable
     from outpace.hosts.local.recording import Recorder
 
 #: What takes the events.
-Operator = TypeVar("Operator")
+Operator = TypeVar("Operator", bound="WholeOperator | GroupOperator")
 #: What a push returns.
 Found = TypeVar("Found")
-#: What a step gives: the instructions of a query, or those of several by their names.
-Given = TypeVar("Given")
+
+_LOG: Final = logging.getLogger("outpace.stream")
 
 
-class StreamFront(Protocol):
-    """The part of an operator that knows of sources and of time."""
-
-    @property
-    def timer(self) -> int | None:
-        """When `TimerFired` is due; None where never."""
-
-    @property
-    def intake(self) -> Intake | JoinedIntakes:
-        """How events come in."""
-
-
-class OpenStream(ABC, Generic[Operator, Found, Given]):
+class OpenStream(ABC, Generic[Operator, Found]):
     """A stream that is fed piece by piece.
 
     Parameters
     ----------
+    queries
+        What is detected.
     sources
         The identifiers of several sources.
     timeouts
@@ -74,6 +78,7 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
 
     def __init__(
         self,
+        queries: Iterable[Query],
         *,
         sources: Iterable[str] | None,
         timeouts: bool,
@@ -87,16 +92,23 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
         self._identifiers = None if sources is None else SourceMerge(sources).sources
         self._operator: Operator | None = None
         self._schema: pa.Schema | None = None
+        #: What the last step gave to whom, and which rows take no part in what, and why.
+        self._emits: dict[str, Emit] = {}
+        self._aside: dict[tuple[str, Aside], pa.Table] = {}
+        self._dropped: dict[str, LateEvents] = {}
+        #: Measures the load, where something follows it.
+        self._meter: BusyMeter | None = None
+        for query in queries:
+            disorder = query.order_of_arrival
+            if disorder is not None and Late(disorder.late).drops:
+                self._dropped[query.name] = LateEvents(query)
+            if query.speculates and self._meter is None:
+                self._meter = BusyMeter()
 
     @property
     @abstractmethod
     def _recorded(self) -> Recordable:
         """What is detected, for a recording."""
-
-    @property
-    @abstractmethod
-    def _front(self) -> StreamFront | None:
-        """What knows of sources and of time; None before there are columns."""
 
     @abstractmethod
     def _fit(self, schema: pa.Schema) -> None:
@@ -107,12 +119,8 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
         """Return the type of the time column."""
 
     @abstractmethod
-    def _instructions(self, stimulus: Stimulus) -> Given:
-        """Let the operators take a stimulus."""
-
-    @abstractmethod
-    def _step(self, stimulus: Stimulus) -> Found:
-        """Take a stimulus and return what became final."""
+    def _found(self, stimulus: Stimulus) -> Found:
+        """Return what became final with a stimulus, the last one."""
 
     @abstractmethod
     def state(self) -> bytes:
@@ -220,10 +228,10 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
     @property
     def clocks(self) -> dict[str, ClockReading]:
         """What is known of the clocks of sources: drift, bound, exchanges and jumps of each."""
-        front = self._front
-        if front is None or self._identifiers is None:
+        operator = self._operator
+        if operator is None or self._identifiers is None:
             return {}
-        known = {source: front.intake.clock_of(source) for source in self._identifiers}
+        known = {source: operator.intake.clock_of(source) for source in self._identifiers}
         return {source: reading for source, reading in known.items() if reading is not None}
 
     def wants(self, source: str) -> bool:
@@ -235,11 +243,11 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
             The identifier of the source.
         """
         a_text(source, "the identifier of a source", error=DataError)
-        if self._front is None and self._identifiers is not None:
+        if self._operator is None and self._identifiers is not None:
             return source in self._identifiers
         self._check_source(source)
-        assert self._front is not None, "without sources none can be asked for"
-        return self._front.intake.wants(source)
+        assert self._operator is not None, "without sources none can be asked for"
+        return self._operator.intake.wants(source)
 
     def finish(self, source: str | None = None) -> Found:
         """Say that the input, or one source, has ended and return the matches that became final.
@@ -257,8 +265,7 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
     @property
     def timer(self) -> int | None:
         """When, in microseconds of the clock, `wake` is due; None where nothing asks for it."""
-        front = self._front
-        return None if front is None else front.timer
+        return None if self._operator is None else self._operator.timer
 
     def wake(self) -> Found:
         """Let time pass by the clock and return what became final.
@@ -268,6 +275,59 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
         """
         self._bound("wake")
         return self._step(TimerFired(clock_time()))
+
+    @property
+    def buffered(self) -> int:
+        """How many rows wait for others that may come before them; in all queries of a group."""
+        return self.order.buffered
+
+    @property
+    def order(self) -> OrderCounters:
+        """How it goes with the order of the rows: slack, rows that wait, and rows that came late.
+
+        Late rows are counted since the stream was opened or resumed, and so are those that went on
+        without waiting for a source that is silent. Of a group it is that of all queries together,
+        and a row that several of them drop counts as late once.
+        """
+        return OrderCounters() if self._operator is None else self._operator.order
+
+    @property
+    def speculation(self) -> SpeculationCounters:
+        """How it goes with matches that may be taken back, since the stream was opened or resumed.
+
+        With late="correct" too; there none is known to be confirmed, unless that is what comes out.
+        Of a group it is that of all queries together.
+        """
+        return SpeculationCounters() if self._operator is None else self._operator.speculation
+
+    @property
+    def rows_kept(self) -> int:
+        """How many rows an undecided match may need, and are kept; in all queries of a group."""
+        return sum(one.instance.rows_kept for one in self._operators)
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open; in all queries of a group."""
+        return sum(one.instance.open_windows for one in self._operators)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions are known; in a group, to the query that knows most."""
+        return max((one.counters().partitions for one in self._operators), default=0)
+
+    @property
+    def watermark(self) -> int | None:
+        """No later row has a time before this, in microseconds or units of an integer time.
+
+        None where it is not known: rows in order tell it only where WITHIN or windows ask for it.
+        For a group it holds for all queries, and is None where one of them does not know it.
+        """
+        watermark = NO_TIME if self._operator is None else self._operator.intake.watermark
+        return None if watermark == NO_TIME else int(watermark)
+
+    @property
+    def _operators(self) -> list[WholeOperator]:
+        return [] if self._operator is None else self._operator.operators
 
     def time_text(self, time: int) -> str:
         """Return a time such as the watermark as text, in the type of the time column.
@@ -295,7 +355,7 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
             if self._recorder is not None:
                 self._recorder.restored(state)
 
-    def step(self, stimulus: Stimulus) -> Given:
+    def step(self, stimulus: Stimulus) -> list[Instruction]:
         """Take a stimulus as it is, record it where that is asked for, and return what it gives.
 
         Parameters
@@ -306,6 +366,30 @@ class OpenStream(ABC, Generic[Operator, Found, Given]):
         if self._recorder is not None:
             return self._recorder.step(stimulus, self._instructions)
         return self._instructions(stimulus)
+
+    def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
+        """Let the operator take a stimulus."""
+        operator = self._bound("go on")
+        with nullcontext() if self._meter is None else self._meter.work():
+            given = operator.step(stimulus)
+        self._begun = True
+        return given
+
+    @fitting()
+    def _step(self, stimulus: Stimulus) -> Found:
+        """Take a stimulus and return what became final."""
+        self._aside = {}
+        given = self.step(stimulus)
+        self._emits = {one.query: one for one in given if isinstance(one, Emit)}
+        self._aside = {
+            (one.query, one.kind): one.rows for one in given if isinstance(one, SetAside)
+        }
+        for name, dropped in self._dropped.items():
+            late = self._aside.get((name, Aside.LATE))
+            warning = dropped.count(0 if late is None else late.num_rows)
+            if warning is not None:
+                _LOG.warning(warning)
+        return self._found(stimulus)
 
     def _check_source(self, source: str | None) -> None:
         if self._identifiers is None:

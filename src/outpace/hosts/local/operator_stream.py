@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from outpace.engine.recover.protocol import OwnMatch, Recoverable
-from outpace.engine.recover.savepoint import Savepoint, own_identity
+from outpace.engine.savepoint import Savepoint, own_identity
 from outpace.errors import DataError, StateError
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.ingest.retained import RetainedLog

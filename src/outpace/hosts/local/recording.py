@@ -23,17 +23,18 @@ import secrets
 import struct
 import weakref
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from outpace.engine.codec.table import write_table
-from outpace.engine.message import EventsArrived, Stimulus
+from outpace.engine.message import EventsArrived, Instruction, Stimulus
 from outpace.engine.wire import instructions_checksum, write_stimulus
 from outpace.errors import DataError, OutpaceError, StateError
 from outpace.files.small_file import open_regular
@@ -52,6 +53,7 @@ from outpace.ingest.log.frame import (
 from outpace.ingest.log.segment import SegmentReader
 from outpace.ingest.log.segment_writer import write_all
 from outpace.pattern.argument import a_path
+from outpace.pattern.group import QueryGroup
 
 VERSION: Final = 2
 _FORMAT: Final = "outpace.recording"
@@ -63,9 +65,6 @@ _OUTCOME: Final = struct.Struct("<BI")
 _BYTES_MAX: Final = 2**32 - 1
 #: How much of a torn end is looked at in one piece.
 _PIECE_BYTES: Final = 1 << 20
-
-#: What a step gives.
-Given = TypeVar("Given")
 
 _LOG: Final = logging.getLogger("outpace.stream")
 
@@ -97,15 +96,13 @@ class StepOutcome(NamedTuple):
         return StepOutcome(Ending(ending), checksum, data.to_pybytes()[_OUTCOME.size :].decode())
 
 
-def outcome_of(given: object) -> StepOutcome:
-    """Return the outcome of a step that was done: of a query, or of several by their names."""
-    if isinstance(given, list):
-        return StepOutcome(Ending.DONE, instructions_checksum(given))
-    assert isinstance(given, dict)
+def outcome_of(instructions: Sequence[Instruction], of: Recordable) -> StepOutcome:
+    """Return the outcome of a step that was done; queries of a group count with their names."""
+    if not isinstance(of, QueryGroup):
+        return StepOutcome(Ending.DONE, instructions_checksum(instructions))
     checksum = 0
-    for name, instructions in given.items():
-        found = f"{name} {instructions_checksum(instructions)}"
-        checksum = zlib.crc32(found.encode(), checksum)
+    for name, own in groupby(instructions, lambda one: one.query):
+        checksum = zlib.crc32(f"{name} {instructions_checksum([*own])}".encode(), checksum)
     return StepOutcome(Ending.DONE, checksum)
 
 
@@ -136,7 +133,7 @@ class Recorder:
         timeouts: bool = False,
     ) -> None:
         self.path = Path(a_path(path, "the path of a recording", error=DataError)).absolute()
-        self._salt = secrets.randbits(32)
+        self._query, self._salt = query, secrets.randbits(32)
         about = {
             "format": _FORMAT,
             "version": VERSION,
@@ -163,7 +160,9 @@ class Recorder:
         """Note the saved state that the stream goes on from."""
         self._write(FrameKind.STATE, pa.py_buffer(state))
 
-    def step(self, stimulus: Stimulus, take: Callable[[Stimulus], Given]) -> Given:
+    def step(
+        self, stimulus: Stimulus, take: Callable[[Stimulus], list[Instruction]]
+    ) -> list[Instruction]:
         """Note a stimulus, let the stream take it, and note what comes of it."""
         if self._broken is not None:
             raise DataError(
@@ -186,7 +185,7 @@ class Recorder:
         except BaseException:
             self._end_step(StepOutcome(Ending.INTERRUPTED))
             raise
-        self._end_step(outcome_of(instructions))
+        self._end_step(outcome_of(instructions, self._query))
         return instructions
 
     def _end_step(self, outcome: StepOutcome) -> None:

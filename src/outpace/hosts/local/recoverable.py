@@ -19,12 +19,14 @@ from outpace.engine.event import EVENT_ID
 from outpace.engine.message import (
     EventsArrived,
     Instruction,
+    MatchesAcknowledged,
     Stimulus,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.savepoint import Savepoint, is_put_in_order, retained_schema
+from outpace.engine.recover.arrived import is_put_in_order, retained_schema
+from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
+from outpace.engine.savepoint import Savepoint
 from outpace.errors import DataError, StateError
 from outpace.hosts.local.frames import TableLike
 from outpace.hosts.local.recovery_counters import RecoveryCounters
@@ -93,8 +95,8 @@ class RecoverableStream(StreamMatcher):
     @property
     def came(self) -> dict[str, int]:
         """How many events each of several sources has sent, so that each can go on behind them."""
-        front = None if self._operator is None else self._operator.front
-        counts = {} if front is None or self._identifiers is None else front.intake.came
+        operator = self._operator
+        counts = {} if operator is None or self._identifiers is None else operator.intake.came
         return {name: count for name, count in counts.items() if name is not None}
 
     def push(self, data: TableLike, source: str | None = None) -> pa.Table:
@@ -121,7 +123,7 @@ class RecoverableStream(StreamMatcher):
             How many.
         """
         if not self.log.has_room(events) and self._operator is not None:
-            self._thin(self.operator.notice())
+            self._save(self.operator)
         if not self.log.has_room(events):
             raise DataError(
                 f"the retained log has no room for {events} more events",
@@ -146,9 +148,8 @@ class RecoverableStream(StreamMatcher):
         if x is not None:
             x = a_whole_number(x, "match_event", error=DataError)
             y = a_whole_number(y, "window", error=DataError)
-        savepoint = self.operator.save(x, y)
-        self._thin(savepoint)
-        return savepoint
+        last = self.operator.last_match if x is None or y is None else (x, y)
+        return self._save(self.operator, last)
 
     def state(self) -> bytes:
         """Refuse: the retained log has all that is needed."""
@@ -187,8 +188,8 @@ class RecoverableStream(StreamMatcher):
 
     def _check(self) -> None:
         """Refuse to go on where operator and log are apart, or another stream has the log."""
-        front = self._front
-        if self._failed or (front is not None and front.has_lost):
+        operator = self._operator
+        if self._failed or (operator is not None and operator.front.has_lost):
             raise DataError("an earlier push failed", hint="go on with op.resume(query, log)")
         if not self.log.is_free_for(self):
             raise DataError(
@@ -217,10 +218,14 @@ class RecoverableStream(StreamMatcher):
             self.operator.doubles if self._replays else 0,
         )
 
-    def _thin(self, savepoint: Savepoint) -> None:
-        """Drop from the log what a savepoint has no use for."""
+    def _save(
+        self, operator: RecoverableOperator, last: tuple[int, int] | None = None
+    ) -> Savepoint:
+        """Drop from the log what is not needed, as matches up to one are acknowledged, or none."""
+        savepoint = savepoint_of(operator.step(MatchesAcknowledged(last)))
         self.log.thin(savepoint)
         self._since, self._saved = 0, time.monotonic()
+        return savepoint
 
     def _make(self, spec: OperatorSpec) -> WholeOperator:
         operator = self._recoverable(spec)
@@ -230,12 +235,12 @@ class RecoverableStream(StreamMatcher):
             # Events without a time are retained, too, where something puts them in order.
             self.log.begin(kept, EVENT_ID.name if EVENT_ID.name in kept.names else first)
         if self.log.savepoint is not None:
-            self.log.savepoint.check(spec)
+            operator.check(self.log.savepoint)
         self.log.take(self)
         if self.log.savepoint is None:
             if len(self.log) < self.log.came:
                 raise StateError("the retained log has no savepoint", hint="start from the input")
-            self._thin(operator.notice())
+            self._save(operator)
         return operator
 
     def _recoverable(self, spec: OperatorSpec) -> RecoverableOperator:
@@ -249,7 +254,7 @@ class RecoverableStream(StreamMatcher):
             # Now, as matches of the last push may have been acknowledged since. A notice that fails
             # is made with the next push.
             with suppress(OSError, DataError):
-                self._thin(operator.notice())
+                self._save(operator)
         turn, rows = operator.turn, None
         if isinstance(stimulus, EventsArrived):
             rows = operator.retained(stimulus)
@@ -269,7 +274,7 @@ class RecoverableStream(StreamMatcher):
         rows, numbers = self.log.events()
         emit = self.operator.rebuild(savepoint, rows, numbers, self.log.told)
         self._replays, self._recover_s = 1, time.monotonic() - began
-        self._begun, self._last = True, emit
+        self._begun, self._emits = True, {emit.query: emit}
         self._replayed = emit.matches.table
 
 

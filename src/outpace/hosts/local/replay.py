@@ -16,7 +16,6 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.codec.table import read_table
-from outpace.engine.group_spec import Instructions
 from outpace.engine.match.contract import Block, Matcher, Outcome, Resume, Task
 from outpace.engine.message import (
     Aside,
@@ -30,7 +29,6 @@ from outpace.engine.message import (
     WatermarkArrived,
 )
 from outpace.engine.state import State
-from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.wire import read_stimulus
 from outpace.errors import DataError, OutpaceError, StateError
 from outpace.hosts.background import compiled_soon
@@ -167,8 +165,8 @@ class ReplayedStep:
     stimulus, title
         What happened, as a value and in words.
     instructions
-        What came of it; of a group by the names of its queries. So are `matches`, `timed_out`,
-        `late` and `invalid`: dictionaries of tables.
+        What came of it; each says which query it is of. `matches`, `timed_out`, `late` and
+        `invalid` are tables, or of a group dictionaries of tables by the names of its queries.
     error
         Why it was refused; None where it was not.
     as_recorded
@@ -208,7 +206,7 @@ class ReplayedStep:
     arrival_us: int
     stimulus: Stimulus
     title: str
-    instructions: list[Instruction] | Instructions
+    instructions: list[Instruction]
     error: Exception | None
     as_recorded: bool | None
     skipped: bool
@@ -216,32 +214,41 @@ class ReplayedStep:
     _calls: list[MatcherCall] = field(default_factory=list, repr=False)
     #: For each query why its steps are not explained; None where they are.
     _reasons: dict[str, str | None] = field(default_factory=dict, repr=False)
+    _grouped: bool = field(default=False, repr=False)
 
     @property
     def matches(self) -> pa.Table:
         """The matches that became final."""
-        return self._each(lambda own: _emitted(own).matches.table)
+        return self._each(lambda emit: emit.matches.table)
 
     @property
     def timed_out(self) -> pa.Table:
         """The partial matches that WITHIN ended, where the stream collects them."""
-        return self._each(lambda own: _emitted(own).timed_out)
+        return self._each(lambda emit: emit.timed_out)
 
     @property
     def late(self) -> pa.Table:
         """The rows that came late."""
-        return self._each(lambda own: _aside(own, Aside.LATE))
+        return self._aside(Aside.LATE)
 
     @property
     def invalid(self) -> pa.Table:
         """The rows that cannot be used, with the reason in the first column."""
-        return self._each(lambda own: _aside(own, Aside.INVALID))
+        return self._aside(Aside.INVALID)
 
-    def _each(self, look: Callable[[list[Instruction]], pa.Table]) -> pa.Table:
+    def _aside(self, kind: Aside) -> pa.Table:
+        found = {
+            one.query: one.rows
+            for one in self.instructions
+            if isinstance(one, SetAside) and one.kind is kind
+        }
+        return self._each(lambda emit: found.get(emit.query, pa.table({})))
+
+    def _each(self, look: Callable[[Emit], pa.Table]) -> pa.Table:
         """Return a table, or the tables of a group by the names of its queries."""
-        if isinstance(self.instructions, list):
-            return look(self.instructions)
-        return {name: look(own) for name, own in self.instructions.items()}
+        emits = (one for one in self.instructions if isinstance(one, Emit))
+        found = {emit.query: look(emit) for emit in emits}
+        return found if self._grouped else next(iter(found.values()), pa.table({}))
 
     def explain(self, limit: int = 20) -> str:
         """Explain why each match is one, and which rows a match may still start with.
@@ -280,20 +287,6 @@ class ReplayedStep:
             if not ended and (lines := call.undecided()):
                 parts.append("\n".join(["undecided:", *(f"  {line}" for line in lines)]))
         return "\n\n".join(parts)
-
-
-def _emitted(instructions: list[Instruction]) -> Emit:
-    for one in instructions:
-        if isinstance(one, Emit):
-            return one
-    return Emit(WindowMatches.none(pa.schema([])), pa.table({}))
-
-
-def _aside(instructions: list[Instruction], kind: Aside) -> pa.Table:
-    for one in instructions:
-        if isinstance(one, SetAside) and one.kind is kind:
-            return one.rows
-    return pa.table({})
 
 
 class Replay(Iterator[ReplayedStep]):
@@ -447,15 +440,14 @@ class Replay(Iterator[ReplayedStep]):
     def _step(self, frame: LogFrame, stimulus: Stimulus, recorded: Recorded | None) -> ReplayedStep:
         self._calls.clear()
         stream, reasons = self.stream, self._reasons
-        grouped = isinstance(self.query, QueryGroup)
-        instructions: list[Instruction] | Instructions = {} if grouped else []
+        instructions: list[Instruction] = []
         error: Exception | None = None
         same: bool | None = None
         skipped = recorded is not None and recorded.ending is Ending.INTERRUPTED
         if not skipped:
             try:
                 instructions = stream.step(stimulus)
-                outcome = outcome_of(instructions)
+                outcome = outcome_of(instructions, self.query)
             except Exception as failure:
                 error, outcome = failure, failure_of(failure)
             same = None if recorded is None else outcome == recorded
@@ -481,6 +473,7 @@ class Replay(Iterator[ReplayedStep]):
             state,
             list(self._calls),
             reasons,
+            isinstance(self.query, QueryGroup),
         )
 
     def _step_apart(self, stimulus: Stimulus, reasons: dict[str, str | None]) -> None:

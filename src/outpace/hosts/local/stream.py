@@ -17,49 +17,39 @@ What a stream takes can be recorded (`outpace.hosts.local.recording`), and repla
 from __future__ import annotations
 
 import datetime
-import logging
 import weakref
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakSet
 
 import pyarrow as pa
 
-from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.emission import SpeculationCounters
 from outpace.engine.event import EVENT_ID
-from outpace.engine.front import Front
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     Aside,
-    Emit,
     EventsArrived,
     Instruction,
-    SetAside,
     SourceEnded,
     Stimulus,
     WatermarkArrived,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.order.contract import OrderCounters, with_reasons
+from outpace.engine.order.contract import with_reasons
 from outpace.engine.rows.deadlines import NEVER
 from outpace.engine.rows.times import as_integer
 from outpace.engine.state import State, reading
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError
-from outpace.hosts.clock import BusyMeter, clock_time
+from outpace.hosts.clock import clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.hosts.local.opened import OpenStream
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.join import Join
 from outpace.pattern.query import Query
-from outpace.plan.late_events import LateEvents
-
-_LOG: Final = logging.getLogger("outpace.stream")
 
 
 @dataclass(frozen=True)
@@ -85,7 +75,7 @@ class _Origin:
 _origins: Final[dict[int, _Origin]] = {}
 
 
-class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
+class StreamMatcher(OpenStream[WholeOperator, pa.Table]):
     """A query that is fed piece by piece; see `outpace.open`.
 
     Parameters
@@ -113,15 +103,10 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
         timeouts: bool = False,
         choose: Callable[[Task], Matcher] | None = None,
     ) -> None:
-        super().__init__(sources=sources, timeouts=timeouts, choose=choose)
+        super().__init__([query], sources=sources, timeouts=timeouts, choose=choose)
         self._query = query
-        #: Measures the load, where something follows it.
-        self._meter = BusyMeter() if query.speculates else None
-        self._dropped: LateEvents | None = None
         #: The columns of matches that hold the time of an event, where it is known how far back.
         self._timed: tuple[str, ...] = ()
-        self._last: Emit | None = None
-        self._aside: dict[Aside, pa.Table] = {}
 
     def __repr__(self) -> str:
         if self._operator is None:
@@ -133,16 +118,11 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
     def _recorded(self) -> Query | Join:
         return self._query
 
-    @property
-    def _front(self) -> Front | None:
-        return None if self._operator is None else self._operator.front
-
     def _fit(self, schema: pa.Schema) -> None:
         """Begin with an operator for a schema, and nothing that an earlier one had."""
         disorder = None
         if self._query.order_of_arrival is not None:
             disorder = bind_disorder(self._query, schema)
-            self._dropped = LateEvents(self._query) if disorder.late.drops else None
         spec = OperatorSpec(
             self._query,
             schema,
@@ -221,9 +201,9 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
     @property
     def timed_out(self) -> pa.Table:
         """The partial matches that timed out in the last push, advance or finish."""
-        if self._last is None:
+        if not self._emits:
             raise DataError("nothing has been pushed yet")
-        return self._last.timed_out
+        return self._emits[self._query.name].timed_out
 
     @property
     def late(self) -> pa.Table:
@@ -236,22 +216,6 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
         return self._set_aside(Aside.INVALID)
 
     @property
-    def buffered(self) -> int:
-        """How many rows wait for others that may come before them."""
-        return self.order.buffered
-
-    @property
-    def order(self) -> OrderCounters:
-        """How it goes with the order of the rows: slack, rows that wait, and rows that came late.
-
-        Late rows are counted since the stream was opened or resumed, and so are those that went on
-        without waiting for a source that is silent.
-        """
-        if self._operator is None:
-            return OrderCounters()
-        return self._operator.front.intake.counters()
-
-    @property
     def unawaited(self) -> dict[str, tuple[int, int]]:
         """For sources that were not waited for, what went on without them when they last were not.
 
@@ -262,38 +226,6 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
         if self._operator is None:
             return {}
         return dict(self._operator.front.intake.order.unawaited_times)
-
-    @property
-    def speculation(self) -> SpeculationCounters:
-        """How it goes with matches that may be taken back, since the stream was opened or resumed.
-
-        With late="correct" too; there none is known to be confirmed, unless that is what comes out.
-        """
-        return SpeculationCounters() if self._operator is None else self._operator.speculation
-
-    @property
-    def rows_kept(self) -> int:
-        """How many rows are kept because an undecided match may need them."""
-        return 0 if self._operator is None else self._operator.instance.rows_kept
-
-    @property
-    def open_windows(self) -> int:
-        """How many windows are open."""
-        return 0 if self._operator is None else self._operator.instance.open_windows
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions are known."""
-        return 0 if self._operator is None else self._operator.front.counters().partitions
-
-    @property
-    def watermark(self) -> int | None:
-        """No later row has a time before this, in microseconds or units of an integer time.
-
-        None where it is not known: rows in order tell it only where WITHIN or windows ask for it.
-        """
-        watermark = NO_TIME if self._operator is None else self._operator.front.watermark
-        return None if watermark == NO_TIME else int(watermark)
 
     def state(self) -> bytes:
         """Return everything that is kept between pushes, as bytes for `resume_query`."""
@@ -320,7 +252,7 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
                 f"the saved state belongs to a query {'without' if disorder else 'with'} disorder",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
-        self._last, self._aside, self._begun = None, {}, False
+        self._emits, self._aside, self._begun = {}, {}, False
         self._operator = None
         if not saved.tables:
             if self._schema is not None:
@@ -336,37 +268,22 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
             self._operator.restore(saved.part("operator"))
 
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
-        operator = self._bound("go on")
-        if not self._begun and isinstance(stimulus, EventsArrived):
-            bring = stimulus.rows.schema.get_field_index(EVENT_ID.name) >= 0
-            operator = self._bring_ids(operator.spec) if bring else operator
-        with nullcontext() if self._meter is None else self._meter.work():
-            found = operator.step(stimulus)
-        self._begun = True
-        return found
+        if (
+            not self._begun
+            and isinstance(stimulus, EventsArrived)
+            and stimulus.rows.schema.get_field_index(EVENT_ID.name) >= 0
+        ):
+            self._bring_ids(self._bound("go on").spec)
+        return super()._instructions(stimulus)
 
-    def _bring_ids(self, spec: OperatorSpec) -> WholeOperator:
+    def _bring_ids(self, spec: OperatorSpec) -> None:
         """Let events keep the ids that they bring, before any has come."""
         self._operator = WholeOperator(replace(spec, brings_ids=True))
-        return self._operator
 
-    @fitting()
-    def _step(self, stimulus: Stimulus) -> pa.Table:
-        self._aside = {}
-        for instruction in self.step(stimulus):
-            match instruction:
-                case Emit():
-                    self._last = instruction
-                case SetAside():
-                    self._aside[instruction.kind] = instruction.rows
-        if self._dropped is not None:
-            late = self._aside.get(Aside.LATE)
-            warning = self._dropped.count(0 if late is None else late.num_rows)
-            if warning is not None:
-                _LOG.warning(warning)
-        assert self._last is not None
+    def _found(self, stimulus: Stimulus) -> pa.Table:
+        emit = self._emits[self._query.name]
         ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
-        return self._marked(self._last.matches, NEVER if ended else self._last.watermark)
+        return self._marked(emit.matches, NEVER if ended else emit.watermark)
 
     #: How a query says that events come out of order.
     _disorder_hint = 'write disorder(op.KSlack("2 s"))'
@@ -374,11 +291,11 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table, list[Instruction]]):
     def _set_aside(self, kind: Aside) -> pa.Table:
         if self._query.order_of_arrival is None:
             raise DataError("the query takes its events in order", hint=self._disorder_hint)
-        if self._last is None or self._schema is None:
+        if not self._emits or self._schema is None:
             raise DataError("nothing has been pushed yet")
         nothing = self._schema.empty_table()
         none = nothing if kind is Aside.LATE else with_reasons(nothing, [])
-        return self._aside.get(kind, none)
+        return self._aside.get((self._query.name, kind), none)
 
     def _time_type(self) -> pa.DataType:
         bound = self._bound("tell the time").spec.bound

@@ -29,6 +29,7 @@ from outpace.engine.message import (
     Aside,
     Deliver,
     Delivered,
+    Emit,
     HostLoad,
     MarkSet,
     Routed,
@@ -276,7 +277,7 @@ class OperatorsInProgram:
     group, schema, sources
         The queries, the columns of events, and the identifiers of several sources.
     aside
-        Told of the events that are set aside, and by which query.
+        Told of the events that are set aside.
     count
         Told how many events are set aside, each once, and why.
     """
@@ -290,7 +291,7 @@ class OperatorsInProgram:
         group: QueryGroup,
         schema: pa.Schema,
         sources: tuple[str, ...] | None,
-        aside: Callable[[SetAside, str], None],
+        aside: Callable[[SetAside], None],
         count: Callable[[Aside, int], None],
     ) -> None:
         spec = GroupSpec(
@@ -311,13 +312,18 @@ class OperatorsInProgram:
 
     def push(self, stimulus: Stimulus) -> Iterator[Found]:
         """Let all queries take what happened, and yield what they find."""
+        counted, found = self.front.aside, dict[str, pa.Table]()
         with self._meter.work():
-            step = self.front.step(stimulus)
-        for kind in Aside:
-            self._count(kind, step.count(kind))
-        for (name, kind), rows in step.aside.items():
-            self._aside(SetAside(kind, rows), name)
-        yield {name: table for name, table in step.matches.items() if table.num_rows}
+            given = self.front.step(stimulus)
+        for kind, count in (self.front.aside - counted).items():
+            self._count(kind, count)
+        for one in given:
+            match one:
+                case SetAside():
+                    self._aside(one)
+                case Emit() if one.matches.table.num_rows:
+                    found[one.query] = one.matches.table
+        yield found
 
     def pop(self) -> Found:
         """Return what became complete meanwhile: nothing does."""

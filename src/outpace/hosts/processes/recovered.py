@@ -16,9 +16,10 @@ import pyarrow as pa
 from outpace.engine.front import Front
 from outpace.engine.message import Answer, Emit, EventsArrived, HostLoad, SetAside, Stimulus
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.arrived import is_put_in_order
 from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.savepoint import Savepoint, is_put_in_order
 from outpace.engine.recover.shared import SharedRecoverableOperator
+from outpace.engine.savepoint import Savepoint
 from outpace.hosts.local.recoverable import RecoverableStream
 from outpace.hosts.local.recovery_counters import RecoveryCounters
 from outpace.hosts.processes.operator import NothingBehind, ParallelOperator

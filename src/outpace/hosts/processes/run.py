@@ -585,16 +585,15 @@ class Run:
         else:
             known.late += count
 
-    def _tell_aside(self, aside: SetAside, name: str | None = None) -> None:
-        """Say that events take no part, in a query of a group where it has a name."""
+    def _tell_aside(self, aside: SetAside) -> None:
+        """Say that events take no part, and of a group in which query."""
         if self._aside is not None:
-            whose = () if name is None else (name,)
+            whose = (aside.query,) if isinstance(self._query, QueryGroup) else ()
             self._aside(*whose, aside.kind.value, aside.rows)
-        for query, dropped in self._dropped.items():
-            if aside.kind is Aside.LATE and name in (None, query):
-                warning = dropped.count(aside.rows.num_rows)
-                if warning is not None:
-                    _LOG.warning(warning)
+        if aside.kind is Aside.LATE and aside.query in self._dropped:
+            warning = self._dropped[aside.query].count(aside.rows.num_rows)
+            if warning is not None:
+                _LOG.warning(warning)
 
     def _answered(self, instance: int, done: WorkResult, answer: Answer) -> None:
         """Note what an instance did."""

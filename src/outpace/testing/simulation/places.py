@@ -22,7 +22,6 @@ from outpace.engine.codec.cell import Cell, CellKind
 from outpace.engine.codec.table import read_table
 from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
-from outpace.engine.group_spec import GroupStep
 from outpace.engine.instance import Instance
 from outpace.engine.message import (
     Answer,
@@ -183,11 +182,9 @@ def text_of(answer: object) -> str:
         case Emit():
             ids = answer.matches.ids.array.to_pylist()
             tables = text_of(answer.matches.table), text_of(answer.timed_out)
-            return f"emit {tables} {ids} {answer.watermark}"
+            return f"emit {answer.query} {tables} {ids} {answer.watermark}"
         case SetAside():
-            return f"aside {answer.kind.value} {text_of(answer.rows)}"
-        case GroupStep():
-            return "; ".join(f"{one} {text_of(said)}" for one, said in answer.instructions.items())
+            return f"aside {answer.query} {answer.kind.value} {text_of(answer.rows)}"
         case Routed() | MarkSet() | WentBack():
             return repr(answer)
         case Deliver():
@@ -251,10 +248,8 @@ def run_in_one_place(
     for number, stimulus in enumerate(steps, 1):
         trace.say(told(stimulus))
         answer = kept.take(stimulus)
-        alone = {arrival.query.name: answer}
-        given = answer.instructions if isinstance(answer, GroupStep) else alone
-        for name, instructions in given.items():
-            outcomes[name].take(instructions)
+        for instruction in answer:
+            outcomes[instruction.query].take([instruction])
         trace.say(f"  {text_of(answer)}")
         if saves and number < len(steps):
             if isinstance(stimulus, EventsArrived):
@@ -263,17 +258,12 @@ def run_in_one_place(
                 kept.save()
         if random.random() < 0.2:
             kept.crash()
-        check_same("timer", [_front(kept.part).timer], [arrival.timer(number)])
+        check_same("timer", [kept.part.timer], [arrival.timer(number)])
     operator: WholeOperator | GroupOperator = kept.part
-    for one in operator.operators if isinstance(operator, GroupOperator) else [operator]:
+    for one in operator.operators:
         check(not one.instance.open_windows, "windows are open after the end")
-    check(not _front(operator).counters().order.buffered, "events wait after the end")
+    check(not operator.order.buffered, "events wait after the end")
     return outcomes
-
-
-def _front(operator: WholeOperator | GroupOperator) -> Front | GroupOperator:
-    """Return what says when its timer is due, and what waits."""
-    return operator if isinstance(operator, GroupOperator) else operator.front
 
 
 def _refuse(kept: SavedPart, arrival: DrawnArrival, rows: pa.Table, trace: RunTrace) -> None:

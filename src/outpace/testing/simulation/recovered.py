@@ -14,12 +14,19 @@ from random import Random
 from outpace.engine.back import Back
 from outpace.engine.front import Front
 from outpace.engine.instance import Instance
-from outpace.engine.message import Deliver, Delivered, EventsArrived, SourceEnded
+from outpace.engine.message import (
+    Deliver,
+    Delivered,
+    EventsArrived,
+    MatchesAcknowledged,
+    SourceEnded,
+)
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.savepoint import Savepoint, is_put_in_order, retained_schema
+from outpace.engine.recover.arrived import is_put_in_order, retained_schema
+from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
 from outpace.engine.recover.shared import SharedRecoverableOperator
+from outpace.engine.savepoint import Savepoint
 from outpace.engine.window_match.result import WindowMatches
 from outpace.ingest.retained import RetainedLog
 from outpace.testing.simulation.arrival import DrawnArrival
@@ -106,7 +113,7 @@ def run_recovered(
     operator, receiver = make(), Receiver()
     retained = RetainedLog()
     retained.begin(retained_schema(spec))
-    retained.thin(operator.notice())
+    retained.thin(savepoint_of(operator.step(MatchesAcknowledged())))
     often = random.choice([0.1, 0.5, 1.0])
     for stimulus in arrival.steps:
         trace.say(told(stimulus))
@@ -116,7 +123,7 @@ def run_recovered(
         retained.retain(stimulus, rows, turn, ordered=is_put_in_order(spec))
         if random.random() < often:
             number = receiver.acknowledged(random)
-            savepoint = operator.notice() if number is None else operator.save(*number)
+            savepoint = savepoint_of(operator.step(MatchesAcknowledged(number)))
             trace.say(f"  acknowledged {number}, {savepoint.seed} {savepoint.trim}")
             retained.thin(Savepoint.decode(savepoint.encode()))
         if random.random() < 0.3:

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import outpace as op
-from outpace.engine.message import EventsArrived, SourceEnded
+from outpace.engine.message import EventsArrived, RowsAcknowledged, SourceEnded
 from outpace.engine.operator import matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.counted import CountedOperator
-from outpace.engine.recover.savepoint import Savepoint
+from outpace.engine.recover.recoverable import savepoint_of
+from outpace.engine.savepoint import Savepoint
 from outpace.pattern.query import Query
 
 ROWS = pa.table({"ts": range(60), "k": list("abcab" * 12), "key": [0, 1, 2] * 20})
@@ -27,6 +28,11 @@ def query(windows: int, *, keyed: bool, selection: str, rows: bool = False) -> Q
         return made.pattern("A B") if selection == "preferred" else made.pattern("A B+")
     made = made.select(selection) if selection != "preferred" else made
     return made.over(op.windows.count(windows, slide=3), duplicates=True)
+
+
+def saved(operator: CountedOperator, count: int) -> Savepoint:
+    """Acknowledge the first so many rows, and return what is needed now."""
+    return savepoint_of(operator.step(RowsAcknowledged(count)))
 
 
 @given(
@@ -61,7 +67,7 @@ def test_a_rebuilt_operator_counts_on_and_gives_the_rest(
         kept = np.concatenate([kept, np.arange(begin, end)])
         assert operator.came_out == len(found)
         # Some of the matches are acknowledged; those of one event and window only together.
-        savepoint = operator.settle(settled + int(share * (len(found) - settled)))
+        savepoint = saved(operator, settled + int(share * (len(found) - settled)))
         assert settled <= operator.settled <= len(found)
         settled = operator.settled
         savepoint = Savepoint.decode(savepoint.encode())
@@ -81,5 +87,5 @@ def test_a_rebuilt_operator_counts_on_and_gives_the_rest(
 
 def test_a_savepoint_before_all_events_can_be_read() -> None:
     operator = CountedOperator(OperatorSpec(query(7, keyed=False, selection="all"), ROWS.schema))
-    again = Savepoint.decode(operator.settle(0).encode())
+    again = Savepoint.decode(saved(operator, 0).encode())
     assert (again.seed, again.at, again.trim) == (None, 0, -1)

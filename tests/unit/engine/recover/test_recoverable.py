@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 from outpace.engine.event import EVENT_ID
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.twin import make_twin
-from outpace.engine.message import ClockExchange, EventsArrived, SourceEnded, WatermarkArrived
+from outpace.engine.message import (
+    ClockExchange,
+    EventsArrived,
+    MatchesAcknowledged,
+    SourceEnded,
+    WatermarkArrived,
+)
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.savepoint import NOTHING, Savepoint, retained_schema
+from outpace.engine.recover.arrived import retained_schema
+from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
+from outpace.engine.savepoint import NOTHING, Savepoint
 from outpace.engine.state import State
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
@@ -70,6 +77,11 @@ def fed(operator: RecoverableOperator, text: str) -> list[str]:
     return [number for matches in given for number in numbers(matches)]
 
 
+def saved(operator: RecoverableOperator, last: tuple[int, int] | None = None) -> Savepoint:
+    """Acknowledge matches up to one, or none, and return what is needed now."""
+    return savepoint_of(operator.step(MatchesAcknowledged(last)))
+
+
 def told(savepoint: Savepoint) -> tuple[str | None, int, list[list[int]]]:
     """Return seed, trim and skip of a savepoint, counted from 1 as in the paper."""
     seed = None if savepoint.seed is None else f"{savepoint.seed[0] + 1}:{savepoint.seed[1] + 1}"
@@ -90,8 +102,8 @@ def test_figure_4_an_acknowledged_match_trims_what_came_before_the_next_window()
     # θ is made of a, b, c and d; window 2 begins with c.
     operator = RecoverableOperator(sequence("abcd", CountWindows(4, 2)))
     assert fed(operator, "abcd") == ["4:1"]
-    assert retained(operator.notice(), "abcd")[0]["k"].to_pylist() == list("abcd")
-    savepoint = operator.save(3, 0)
+    assert retained(saved(operator), "abcd")[0]["k"].to_pylist() == list("abcd")
+    savepoint = saved(operator, (3, 0))
     # SN_trim is SN(b): the predecessor's queue ⟨a, b, c, d⟩ becomes ⟨c, d⟩.
     assert told(savepoint)[:2] == ("4:1", 2)
     assert retained(savepoint, "abcd")[0]["k"].to_pylist() == list("cd")
@@ -100,16 +112,16 @@ def test_figure_4_an_acknowledged_match_trims_what_came_before_the_next_window()
 def test_skip_ranges_of_section_3a() -> None:
     operator = RecoverableOperator(sequence("abc", CountWindows(10, 10)))
     assert fed(operator, "aaababddbc") == ["10:1"]
-    assert told(operator.notice())[2] == [[2, 3], [5, 9]]
+    assert told(saved(operator))[2] == [[2, 3], [5, 9]]
 
 
 def test_figure_6_two_windows_give_the_same_match() -> None:
     operator = RecoverableOperator(sequence("ef", CountWindows(5, 2)))
     assert fed(operator, "abcde") == []
     # The window of a has closed without a match; c and e have opened others, and d is skipped.
-    assert told(operator.notice()) == (None, 2, [[4, 4]])
+    assert told(saved(operator)) == (None, 2, [[4, 4]])
     assert fed(operator, "f") == ["6:2", "6:3"]
-    savepoint = operator.save(5, 1)
+    savepoint = saved(operator, (5, 1))
     assert told(savepoint) == ("6:2", 2, [])
     kept = np.array([2, 4, 5])
     again = RecoverableOperator(operator.spec)
@@ -121,9 +133,9 @@ def test_figure_7_a_replay_starts_with_the_first_window_after_the_last_that_had_
     operator = RecoverableOperator(sequence("ef", CountWindows(5, 1)))
     assert fed(operator, "abcdefg") == ["6:2", "6:3", "6:4", "6:5"]
     # θ is the match of window 4; the first two windows can give no more, and c opens the third.
-    assert told(operator.save(5, 3))[:2] == ("6:3", 2)
+    assert told(saved(operator, (5, 3)))[:2] == ("6:3", 2)
     # An acknowledgement that comes late, of a match before θ, changes nothing.
-    assert told(operator.save(5, 2))[:2] == ("6:3", 2)
+    assert told(saved(operator, (5, 2)))[:2] == ("6:3", 2)
 
 
 def extreme() -> RecoverableOperator:
@@ -145,7 +157,7 @@ def test_figure_8_numbers_are_what_they_were() -> None:
     # 8a: counted one by one, the match of e in the fourth window is the 13th.
     assert given[:6] == ["1:1", "2:1", "2:2", "3:1", "3:2", "3:3"]
     assert given[12] == "5:4"
-    savepoint = operator.save(4, 3)
+    savepoint = saved(operator, (4, 3))
     # 8b: the ack of 5:4 gives seed 3:3 and trims up to b.
     assert told(savepoint) == ("3:3", 2, [])
     rows, kept = retained(savepoint, "abcdefg")
@@ -167,7 +179,7 @@ def test_openers_of_count_windows_stay_and_numbers_go_on() -> None:
     operator = RecoverableOperator(sequence("ab", CountWindows(6, 3)))
     stream = "axxxxbxxaxxbxxxxxa"
     given = fed(operator, stream)
-    savepoint = operator.save(5, 0)
+    savepoint = saved(operator, (5, 0))
     rows, kept = retained(savepoint, stream)
     # The second window has closed without a match, and event 6 opens the third one. Events 6, 9, 12
     # and 15 open windows, and 11 and 14 close them, though no match uses most of them.
@@ -188,16 +200,16 @@ def test_openers_of_count_windows_stay_and_numbers_go_on() -> None:
 def test_what_is_skipped_depends_on_the_matcher(link: str, skip: list[list[int]]) -> None:
     operator = RecoverableOperator(sequence("ab", CountWindows(6, 6), link))
     fed(operator, "xabxbx")
-    assert told(operator.notice())[2] == skip
+    assert told(saved(operator))[2] == skip
 
 
 def test_a_savepoint_is_small_and_holds_no_events() -> None:
     operator = RecoverableOperator(sequence("abcde", TimeWindows(1000, 50)))
     text = "".join(Random(1).choices("abcdefghij", k=3000))
     operator.step(EventsArrived(letters(text)))
-    operator.save()
+    saved(operator, operator.last_match)
     operator.step(EventsArrived(letters(text[:200], 3001)))
-    data = operator.save().encode()
+    data = saved(operator, operator.last_match).encode()
     assert len(data) < 500
     assert Savepoint.decode(data).encode() == data
 
@@ -220,7 +232,7 @@ def test_what_a_savepoint_drops(skipped: set[int], there: set[int], trim: int) -
 def test_a_savepoint_of_another_query_is_refused() -> None:
     operator = RecoverableOperator(sequence("ab", CountWindows(6, 3)))
     fed(operator, "ab")
-    savepoint = operator.notice()
+    savepoint = saved(operator)
     rows, kept = retained(savepoint, "ab")
     for other in (sequence("abc", CountWindows(6, 3)), sequence("ab", CountWindows(7, 3))):
         with pytest.raises(StateError, match="another query"):
@@ -231,7 +243,7 @@ def test_a_savepoint_of_another_query_is_refused() -> None:
 def test_events_that_were_not_retained_are_missed(windows: WindowSpec | None) -> None:
     operator = RecoverableOperator(sequence("ab", windows))
     fed(operator, "xxa")
-    savepoint = operator.notice()
+    savepoint = saved(operator)
     rows, kept = letters("xxaxx"), np.arange(5)
     with pytest.raises(StateError, match="not retained"):
         RecoverableOperator(operator.spec).rebuild(savepoint, rows.slice(4), kept[4:])
@@ -242,7 +254,7 @@ def test_events_that_were_not_retained_are_missed(windows: WindowSpec | None) ->
 def test_damaged_savepoints_are_refused() -> None:
     operator = RecoverableOperator(sequence("ab", CountWindows(6, 3)))
     fed(operator, "abxa")
-    data = operator.notice().encode()
+    data = saved(operator).encode()
     for place in range(0, len(data), 7):
         broken = bytearray(data)
         broken[place] ^= 0x41
@@ -256,7 +268,7 @@ def test_matches_that_did_not_come_are_not_acknowledged() -> None:
     operator = RecoverableOperator(sequence("ab", CountWindows(6, 3)))
     fed(operator, "ab")
     with pytest.raises(DataError, match="9:9"):
-        operator.save(9, 9)
+        saved(operator, (9, 9))
 
 
 def put_in_order(disorder: Disorder, sources: tuple[str, ...] | None = None) -> OperatorSpec:
@@ -282,7 +294,7 @@ def test_clocks_that_are_compared_are_refused() -> None:
 
 def test_a_savepoint_of_other_sources_is_refused() -> None:
     operator = RecoverableOperator(put_in_order(KSlack(3), ("east", "west")))
-    savepoint = sent(operator.notice())
+    savepoint = sent(saved(operator))
     again = RecoverableOperator(put_in_order(KSlack(3), ("east", "north")))
     with pytest.raises(StateError, match=r"other sources(?s:.)*east, north"):
         again.rebuild(
@@ -296,7 +308,7 @@ def test_events_that_wait_are_retained_and_late_ones_are_not() -> None:
     kept = [operator.retained(EventsArrived(rows.slice(at, 1))) for at in range(6)]
     operator.step(EventsArrived(rows.slice(0, 4)))
     operator.step(EventsArrived(rows.slice(4)))
-    savepoint = sent(operator.notice())
+    savepoint = sent(saved(operator))
     # 4 opened the window, 9 and 12 wait; 5 and 8 were skipped, and 1 was late.
     needed = np.flatnonzero(~savepoint.drops(np.arange(6)))
     assert needed.tolist() == [1, 2, 5]
@@ -382,16 +394,16 @@ def test_whatever_is_lost_the_rest_comes_out_once(seed: int) -> None:
     operator, below = RecoverableOperator(spec), Receiver()
     above = RetainedLog()
     above.begin(retained_schema(spec))
-    above.thin(operator.notice())
+    above.thin(saved(operator))
     for stimulus in [*stimuli(random, events), SourceEnded()]:
         turn = operator.turn
         rows = operator.retained(stimulus) if isinstance(stimulus, EventsArrived) else None
         below.take(emit_of(operator.step(stimulus)).matches)
         above.retain(stimulus, rows, turn, ordered=False)
         if random.random() < 0.5 and (number := below.acknowledged(random)) is not None:
-            above.thin(sent(operator.save(*number)))
+            above.thin(sent(saved(operator, number)))
         elif random.random() < 0.3:
-            above.thin(sent(operator.notice()))
+            above.thin(sent(saved(operator)))
         if random.random() < 0.3:
             operator = RecoverableOperator(spec)
             assert above.savepoint is not None
@@ -415,7 +427,7 @@ def test_windows_between_events_are_found_again() -> None:
     operator = RecoverableOperator(OperatorSpec(query, LETTERS))
     stream = "xxsxaxexxsxxaxxbxxexxsa"
     given = fed(operator, stream)
-    savepoint = operator.notice()
+    savepoint = saved(operator)
     rows, kept = retained(savepoint, stream)
     assert rows["k"].to_pylist() == list("sabesa")
     again = RecoverableOperator(operator.spec)

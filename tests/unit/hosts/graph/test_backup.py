@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import outpace as op
-from outpace.engine.message import EventsArrived
+from outpace.engine.message import EventsArrived, RowsAcknowledged
 from outpace.engine.operator import matches_of
 from outpace.engine.recover.counted import CountedOperator
+from outpace.engine.recover.recoverable import savepoint_of
 from outpace.engine.state import State
 from outpace.hosts.graph.backup import Backup, NeededNumbers, keep_newest, taken_until
 from outpace.hosts.graph.graph import BoundNode, bind
@@ -57,7 +58,7 @@ def test_the_exchange_of_figure_4() -> None:
     after.thin(taken_until(1))
     # 4: it is deleted, and a savepoint is computed and goes upstream.
     assert len(after.log) == 0
-    savepoint = operator.settle(after.acknowledged)
+    savepoint = savepoint_of(operator.step(RowsAcknowledged(after.acknowledged)))
     needed, inputs = intake.save(savepoint)
     backup = Backup.decode(Backup("A", savepoint, operator.settled, needed, inputs).encoded)
     assert (backup.savepoint.trim, backup.settled) == (1, 1)
@@ -87,7 +88,7 @@ def test_events_of_two_predecessors_come_back_with_the_numbers_that_they_had(
         part = places[places < cut]
         intake.take(name, whole.take(part), np.arange(len(part)))
     found = matched(operator, intake)
-    savepoint = operator.settle(int(share * len(found)))
+    savepoint = savepoint_of(operator.step(RowsAcknowledged(int(share * len(found)))))
     backup = Backup("A", savepoint, operator.settled, *intake.save(savepoint))
     backup = Backup.decode(backup.encoded)
     again, rebuilt = InputMerge(node, backup), CountedOperator(node.spec)

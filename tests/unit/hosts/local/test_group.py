@@ -22,7 +22,9 @@ from support.properties import examples
 import outpace as op
 from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec
-from outpace.engine.message import EventsArrived
+from outpace.engine.message import Aside, Emit, EventsArrived, SetAside
+from outpace.engine.operator import WholeOperator
+from outpace.engine.operator_spec import OperatorSpec
 
 
 def single(name: str, slack: int = 0) -> op.Query:
@@ -69,6 +71,25 @@ def test_a_row_is_late_once_for_however_many_queries() -> None:
     late = {name: table.num_rows for name, table in group.late.items()}
     assert late == {"soon": 2, "too": 2, "own": 2, "sure": 1}
     assert group.order.late == 2
+
+
+def test_a_step_of_a_group_gives_instructions_that_say_their_query() -> None:
+    # The one in the middle has an order of its own.
+    own = single("own").disorder(op.KSlack(0, late="correct", horizon=1))
+    queries = single("soon"), own, single("sure", 5)
+    group = GroupOperator(GroupSpec(queries, SCHEMA))
+    first = group.step(EventsArrived(rows((1, 1), (9, 2))))
+    assert [(type(one), one.query) for one in first] == [
+        (Emit, "soon"),
+        (Emit, "own"),
+        (Emit, "sure"),
+    ]
+    later = group.step(EventsArrived(rows((3, 2))))
+    aside = [(one.query, one.kind, len(one.rows)) for one in later if isinstance(one, SetAside)]
+    assert aside == [("soon", Aside.LATE, 1), ("own", Aside.LATE, 1), ("sure", Aside.LATE, 1)]
+    assert group.aside == {Aside.LATE: 1}
+    (alone,) = WholeOperator(OperatorSpec(single("soon"), SCHEMA)).step(EventsArrived(rows((1, 1))))
+    assert alone.query == "soon"
 
 
 @given(st.integers(0, 1 << 32))

@@ -28,11 +28,13 @@ from outpace.engine.message import (
     Aside,
     Emit,
     EventsArrived,
+    Save,
     SetAside,
     SourceEnded,
     Stimulus,
     WatermarkArrived,
 )
+from outpace.engine.savepoint import Savepoint
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.wire import instructions_checksum, read_stimulus, write_stimulus
 from outpace.errors import OutpaceError, StateError
@@ -297,13 +299,8 @@ def test_a_step_that_gives_something_else_is_told(
     def changed(self: WholeOperator, stimulus: Stimulus) -> list[Any]:
         instructions = before(self, stimulus)
         (emit,) = instructions
-        return [
-            Emit(
-                replace(emit.matches, table=emit.matches.table.slice(1)),
-                emit.timed_out,
-                emit.watermark,
-            )
-        ]
+        matches = replace(emit.matches, table=emit.matches.table.slice(1))
+        return [replace(emit, matches=matches)]
 
     monkeypatch.setattr(WholeOperator, "step", changed)
     assert [step.as_recorded for step in op.replay(recorded)] == [False, True, False, True]
@@ -667,7 +664,7 @@ COLUMNS = [
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: str(column.type))
 def test_a_checksum_depends_on_values_alone(column: pa.Array) -> None:
     def checksum(values: pa.Array | pa.ChunkedArray) -> int:
-        return instructions_checksum([SetAside(Aside.LATE, pa.table({"x": values}))])
+        return instructions_checksum([SetAside("q", Aside.LATE, pa.table({"x": values}))])
 
     later = pa.concat_arrays([column, column]).slice(len(column))
     assert checksum(later) == checksum(column)
@@ -682,11 +679,13 @@ def test_a_checksum_tells_what_is_emitted_and_what_is_set_aside() -> None:
     table, nothing = pa.table({"x": [1]}), pa.table({})
     none = WindowMatches.none(nothing.schema)
     told = [
-        [Emit(replace(none, table=table), nothing)],
-        [Emit(none, table)],
-        [Emit(replace(none, table=table), nothing, 7)],
-        [SetAside(Aside.LATE, table), Emit(none, nothing)],
-        [SetAside(Aside.INVALID, table), Emit(none, nothing)],
+        [Emit("q", replace(none, table=table), nothing)],
+        [Emit("q", none, table)],
+        [Emit("q", replace(none, table=table), nothing, 7)],
+        [SetAside("q", Aside.LATE, table), Emit("q", none, nothing)],
+        [SetAside("q", Aside.INVALID, table), Emit("q", none, nothing)],
+        [Save("q", Savepoint.of("q", at=1))],
+        [Save("q", Savepoint.of("q", at=2))],
     ]
     assert len({instructions_checksum(one) for one in told}) == len(told)
 
@@ -697,7 +696,7 @@ def test_a_garbage_value_under_null_is_no_difference() -> None:
     )
     other = pa.array([1, None])
     tables = [pa.table({"x": column}) for column in (one, other)]
-    checksums = {instructions_checksum([SetAside(Aside.LATE, table)]) for table in tables}
+    checksums = {instructions_checksum([SetAside("q", Aside.LATE, table)]) for table in tables}
     assert len(checksums) == 1
 
 

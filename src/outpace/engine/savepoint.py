@@ -23,12 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Booleans, Integers
-from outpace.engine.event import EVENT_ID
-from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.state import NATURAL, State, narrow_kind, narrowed, parts, reading, require
 from outpace.errors import StateError
 from outpace.pattern.argument import an_instance
-from outpace.pattern.notation.print_query import print_identity
 
 #: Where the numbers of events begin, which a savepoint may say that none is trimmed before.
 _TRIM: Final = range(-1, NATURAL.stop)
@@ -218,27 +215,6 @@ class Savepoint:
             dropped |= np.cumsum(turns[:-1]) > 0
         return dropped
 
-    def check(self, spec: OperatorSpec) -> None:
-        """Refuse to be the savepoint of another query.
-
-        Parameters
-        ----------
-        spec
-            The operator that is to go on from it.
-        """
-        if self.query != identity_of(spec):
-            raise StateError(
-                "the savepoint belongs to another query or another schema",
-                hint="go on with the query that it was made by, or start from the input",
-            )
-        if self.sources != spec.sources:
-            named = [", ".join(one) if one else "none" for one in (self.sources, spec.sources)]
-            raise StateError(
-                "the savepoint belongs to other sources",
-                detail=f"it has {named[0]}, now there are {named[1]}",
-                hint="go on with the sources that it was made with, or start from the input",
-            )
-
     def encode(self) -> bytes:
         """Return it as bytes."""
         # Distances are small numbers, which are written as such.
@@ -331,27 +307,3 @@ def _unpacked(data: bytes) -> bytes:
 def own_identity(name: str) -> str:
     """Return what tells an operator of one's own from others."""
     return hashlib.sha256(f"operator {name}".encode()).hexdigest()[:16]
-
-
-def is_put_in_order(spec: OperatorSpec) -> bool:
-    """Say whether events have other places in the order than they arrived in."""
-    return spec.disorder is not None or spec.sources is not None
-
-
-def retained_schema(spec: OperatorSpec) -> pa.Schema:
-    """Return the columns of events that a replay needs.
-
-    Those that are put in order are retained as they came, with their ids.
-    """
-    if is_put_in_order(spec):
-        return spec.schema.append(EVENT_ID)
-    bound = spec.bound
-    wanted = {*spec.events.names, *bound.order_by, *bound.partition_by}
-    needed = [field for field in spec.schema if field.name in wanted]
-    return pa.schema(needed or [spec.schema.field(0)])
-
-
-def identity_of(spec: OperatorSpec) -> str:
-    """Return what tells a query and the columns of its events from others."""
-    columns = retained_schema(spec).to_string(show_field_metadata=False)
-    return hashlib.sha256(f"{print_identity(spec.query)}\n{columns}".encode()).hexdigest()[:16]
