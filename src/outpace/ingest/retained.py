@@ -2,7 +2,7 @@
 
 Events are retained in memory, or in the segments of an event log in a folder
 (`outpace.ingest.log`), where they survive the end of the process. There the last savepoint is a
-file beside them, which is replaced as a whole, and what was told between them is a file that grows;
+file beside them, which is replaced as a whole, and the stimuli between them are a file that grows;
 events are found by their offsets, which are their numbers. A savepoint drops events: in memory at
 once; in a folder those that it skips are left out by a replay, and segments are deleted when all of
 their events are trimmed.
@@ -23,14 +23,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, WatermarkArrived
-from outpace.engine.recover.recoverable import Told
 from outpace.engine.savepoint import Savepoint
 from outpace.engine.state import NATURAL, require
 from outpace.engine.wire import read_stimulus, write_stimulus
@@ -40,13 +39,12 @@ from outpace.ingest.log.reader import Log
 from outpace.ingest.log.writer import Writer
 from outpace.pattern.argument import a_path, a_whole_number
 
-#: The files beside the events: what they are needed for, and what was told between them.
+#: The files beside the events: what they are needed for, and the stimuli between them.
 _SAVEPOINT: Final = "savepoint"
-_TOLD: Final = "told"
-#: Before each thing that was told: its length, a checksum, how many events came before, the turn,
-#: and whether it is a stimulus, or in one source whose events come in order, a time or the end.
-_FRAME: Final = struct.Struct("<IIqqB")
-#: A file of what was told is written anew when it has so many more than are left of it.
+_STIMULI: Final = "told"
+#: Before each stimulus: its length, a checksum, how many events came before, and the turn.
+_FRAME: Final = struct.Struct("<IIqqx")
+#: A file of stimuli is written anew when it has so many more than are left of it.
 _SUPERSEDED: Final = 1024
 
 
@@ -94,11 +92,11 @@ class RetainedLog:
         self._rows: list[pa.Table] = []
         self._log: Log | None = None
         self._writer: Writer | None = None
-        #: What was told since the last savepoint, behind how many events, in which turn; the file
-        #: that has it, and how much that has.
-        self._told: list[tuple[int, int, Told]] = []
-        self._told_file: FileIO | None = None
-        self._told_there = 0
+        #: The stimuli since the last savepoint, behind how many events, in which turn; the file
+        #: that has them, and how many that has.
+        self._stimuli: list[tuple[int, int, Stimulus]] = []
+        self._file: FileIO | None = None
+        self._file_size = 0
         self._owner: weakref.ref[object] | None = None
         #: What the stream needs; None before it has said so.
         self.savepoint: Savepoint | None = None
@@ -116,7 +114,7 @@ class RetainedLog:
     @property
     def is_empty(self) -> bool:
         """Whether nothing has come: `op.open` begins with it then, and `op.resume` goes on else."""
-        return not self.came and not self._told
+        return not self.came and not self._stimuli
 
     @property
     def nbytes(self) -> int:
@@ -130,13 +128,13 @@ class RetainedLog:
         return f"retained log {where}: {len(self):,} of {self.came:,} events"
 
     @property
-    def told(self) -> list[tuple[int, Told]]:
-        """What was told since the last savepoint, behind how many events.
+    def stimuli(self) -> list[tuple[int, Stimulus]]:
+        """The stimuli since the last savepoint, and behind how many events each came.
 
-        A time, None for the end of the input, or where something puts events in order, any
-        stimulus: that of events without them tells that a piece of these begins.
+        Times and the end of the input, or where something puts events in order, all of them: that
+        of events without them tells that a piece of these begins.
         """
-        return [(came, what) for came, _, what in self._told]
+        return [(came, stimulus) for came, _, stimulus in self._stimuli]
 
     def has_room(self, events: int) -> bool:
         """Say whether so many more events can be retained.
@@ -198,28 +196,18 @@ class RetainedLog:
         if self._path is not None:
             self._log = Log(create_folder(self._path, schema, time, self._segment_bytes))
 
-    def append(self, rows: pa.Table, told: tuple[EventsArrived, int] | None = None) -> range:
+    def append(self, rows: pa.Table) -> range:
         """Retain the next events, and return their numbers.
 
         Parameters
         ----------
         rows
             The events.
-        told
-            The stimulus that they came with, and its turn, where something puts them in order.
         """
         if self.schema is None:
             self.begin(rows.schema)
-        if not self.has_room(rows.num_rows):
-            raise DataError(
-                f"the retained log is full: it has {len(self)} of at most {self._most} events",
-                hint="acknowledge matches, or retain more events",
-            )
+        self._check_room(rows.num_rows)
         added = range(self.came, self.came + rows.num_rows)
-        if told is not None:
-            # First, so that no event is there without it.
-            stimulus, turn = told
-            self._tell((self.came, turn, replace(stimulus, rows=stimulus.rows.select([]))))
         if self._log is None:
             self._rows.append(rows)
         elif rows.num_rows:
@@ -240,57 +228,56 @@ class RetainedLog:
         turn
             That of the stream before, see `MatchPlace`.
         ordered
-            Whether something puts events in order: then all that was told decides it.
+            Whether something puts events in order: then all stimuli decide it.
         """
         if isinstance(stimulus, EventsArrived):
             assert rows is not None, "events are retained with their rows"
-            self.append(rows, (stimulus, turn) if ordered else None)
-        elif ordered:
-            self.tell(stimulus, turn)
-        elif isinstance(stimulus, WatermarkArrived) and stimulus.watermark != NO_TIME:
-            self.tell(stimulus.watermark, turn)
-        elif isinstance(stimulus, SourceEnded):
-            self.tell(None, turn)
+            if ordered:
+                self._check_room(rows.num_rows)
+                # First, so that no event is there without it.
+                self._keep(turn, replace(stimulus, rows=stimulus.rows.select([])))
+            self.append(rows)
+        elif ordered or isinstance(stimulus, SourceEnded) or _tells_time(stimulus):
+            self._keep(turn, stimulus)
 
-    def tell(self, told: Told, turn: int) -> None:
-        """Retain that a time was told, that the input ended, None, or another stimulus.
+    def _check_room(self, events: int) -> None:
+        if not self.has_room(events):
+            raise DataError(
+                f"the retained log is full: it has {len(self)} of at most {self._most} events",
+                hint="acknowledge matches, or retain more events",
+            )
 
-        In the turn of a stream, see `MatchPlace`, no match came of what was told before behind the
-        same event, so that the last time says it all.
-
-        Parameters
-        ----------
-        told
-            The watermark, None for the end of the input, or another stimulus.
-        turn
-            The turn of the stream in which it came.
-        """
-        self._tell((self.came, turn, told))
-
-    def _tell(self, told: tuple[int, int, Told]) -> None:
-        self._note(told)
+    def _keep(self, turn: int, stimulus: Stimulus) -> None:
+        """Retain a stimulus that came in a turn of the stream."""
+        kept = self.came, turn, stimulus
+        self._note(kept)
         if self._log is None:
             return
         self._locked(self._log)
-        if self._told_file is None or self._told_there > 2 * len(self._told) + _SUPERSEDED:
-            self._write_told()
+        if self._file is None or self._file_size > 2 * len(self._stimuli) + _SUPERSEDED:
+            self._write_stimuli()
             return
-        data = _framed(*told)
+        data = _framed(*kept)
         with self._writing():
-            if self._told_file.write(data) != len(data):
+            if self._file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if self._durable:
-                os.fsync(self._told_file.fileno())
-        self._told_there += 1
+                os.fsync(self._file.fileno())
+        self._file_size += 1
 
-    def _note(self, told: tuple[int, int, Told]) -> None:
-        """Remember what was told, in place of what says less."""
-        came, turn, time = told
-        if isinstance(time, int) and self._told and self._told[-1][:2] == (came, turn):
-            last = self._told.pop()[2]
-            assert last is None or isinstance(last, int), "times alone are told in one source"
-            told = came, turn, time if last is None else max(time, last)
-        self._told.append(told)
+    def _note(self, kept: tuple[int, int, Stimulus]) -> None:
+        """Remember a stimulus, in place of one that says less.
+
+        In the same turn no match came of the time before, so that the later time says it all. Where
+        something puts events in order, each stimulus has a turn of its own.
+        """
+        *place, stimulus = kept
+        if _tells_time(stimulus) and self._stimuli:
+            *before, last = self._stimuli[-1]
+            if before == place and _tells_time(last):
+                self._stimuli.pop()
+                kept = *kept[:2], max(last, stimulus, key=lambda one: one.watermark)
+        self._stimuli.append(kept)
 
     def thin(self, savepoint: Savepoint) -> None:
         """Drop the events that a savepoint has no use for, and remember it.
@@ -310,12 +297,13 @@ class RetainedLog:
             rows = pa.concat_tables(self._rows).slice(trimmed).take(np.flatnonzero(keep))
             self._rows = [rows.combine_chunks()]
         self._known, self._fresh = numbers[keep], range(0)
-        told = [one for one in self._told if one[0] >= savepoint.at and one[1] >= savepoint.turn]
+        at, turn = savepoint.at, savepoint.turn
+        later = [one for one in self._stimuli if one[0] >= at and one[1] >= turn]
         self.savepoint = savepoint
         self._write_savepoint()
-        if len(told) < len(self._told):
-            self._told = told
-            self._write_told()
+        if len(later) < len(self._stimuli):
+            self._stimuli = later
+            self._write_stimuli()
         if self._log is not None:
             self._log.trim(savepoint.trim + 1)
 
@@ -332,9 +320,9 @@ class RetainedLog:
 
     def close(self) -> None:
         """Let others write to the folder."""
-        if self._told_file is not None:
-            self._told_file.close()
-            self._told_file = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -362,18 +350,18 @@ class RetainedLog:
             )
         return self._writer
 
-    def _write_told(self) -> None:
-        """Put what was told into the folder, in place of what is there."""
+    def _write_stimuli(self) -> None:
+        """Put the stimuli into the folder, in place of what is there."""
         if self._log is None or self._path is None:
             return
         self._locked(self._log)
-        if self._told_file is not None:
-            self._told_file.close()
-            self._told_file = None
-        self._replace(_TOLD, b"".join(_framed(*one) for one in self._told))
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._replace(_STIMULI, b"".join(_framed(*one) for one in self._stimuli))
         with self._writing():
-            self._told_file = (self._path / _TOLD).open("ab", buffering=0)
-        self._told_there = len(self._told)
+            self._file = (self._path / _STIMULI).open("ab", buffering=0)
+        self._file_size = len(self._stimuli)
 
     def _write_savepoint(self) -> None:
         """Put the savepoint into the folder, with all that is skipped of the events there."""
@@ -416,7 +404,7 @@ class RetainedLog:
     def _open(self, path: Path) -> None:
         """Go on with what an earlier log left."""
         self._log = Log.open(path)
-        self._told, self.savepoint = [], None
+        self._stimuli, self.savepoint = [], None
         self.schema = self._log.schema
         self.came = self._log.stop
         first = self._log.first
@@ -425,10 +413,10 @@ class RetainedLog:
             self.savepoint = Savepoint.decode(there.read_bytes())
             require(self.savepoint.at <= self.came, "the savepoint is ahead of the events")
             first = max(first, self.savepoint.trim + 1)
-        self._told_there = 0
-        if (path / _TOLD).exists():
-            for one in _frames((path / _TOLD).read_bytes()):
-                self._told_there += 1
+        self._file_size = 0
+        if (path / _STIMULI).exists():
+            for one in _frames((path / _STIMULI).read_bytes()):
+                self._file_size += 1
                 # A piece whose events were not written did not count; it comes again, if at all.
                 if not isinstance(one[2], EventsArrived) or one[0] < self.came:
                     self._note(one)
@@ -438,29 +426,27 @@ class RetainedLog:
         self._known, self._fresh = numbers, range(0)
 
 
-def _framed(came: int, turn: int, told: Told) -> bytes:
-    """Return what was told as bytes that `_frames` reads."""
-    plain = told is None or isinstance(told, int)
-    stimulus = (
-        SourceEnded() if told is None else WatermarkArrived(told) if isinstance(told, int) else told
-    )
+def _tells_time(stimulus: Stimulus) -> TypeGuard[WatermarkArrived]:
+    """Say whether a stimulus tells how far time has come."""
+    return isinstance(stimulus, WatermarkArrived) and stimulus.watermark != NO_TIME
+
+
+def _framed(came: int, turn: int, stimulus: Stimulus) -> bytes:
+    """Return a stimulus as bytes that `_frames` reads."""
     data = write_stimulus(stimulus)
-    content = _FRAME.pack(len(data), 0, came, turn, plain)[8:] + data
-    return _FRAME.pack(len(data), zlib.crc32(content), came, turn, plain) + data
+    content = _FRAME.pack(len(data), 0, came, turn)[8:] + data
+    return _FRAME.pack(len(data), zlib.crc32(content), came, turn) + data
 
 
-def _frames(data: bytes) -> Iterator[tuple[int, int, Told]]:
-    """Yield what was told, up to what was not written as a whole."""
+def _frames(data: bytes) -> Iterator[tuple[int, int, Stimulus]]:
+    """Yield stimuli, up to one that was not written as a whole."""
     place = 0
     while place + _FRAME.size <= len(data):
-        size, checksum, came, turn, plain = _FRAME.unpack_from(data, place)
+        size, checksum, came, turn = _FRAME.unpack_from(data, place)
         end = place + _FRAME.size + size
         if end > len(data) or zlib.crc32(data[place + 8 : end]) != checksum:
             return
-        told: Told = read_stimulus(pa.py_buffer(data[place + _FRAME.size : end]))
-        if plain:
-            require(isinstance(told, WatermarkArrived | SourceEnded), "what was told is no time")
-            told = told.watermark if isinstance(told, WatermarkArrived) else None
-        require(came in NATURAL and turn in NATURAL, "something was told before the first event")
-        yield came, turn, told
+        stimulus = read_stimulus(pa.py_buffer(data[place + _FRAME.size : end]))
+        require(came in NATURAL and turn in NATURAL, "a stimulus came before the first event")
+        yield came, turn, stimulus
         place = end

@@ -21,12 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import EVENT_ID, Events
 from outpace.engine.match.bits import with_bits
 from outpace.engine.message import (
@@ -40,9 +39,7 @@ from outpace.engine.message import (
     Move,
     RowsAcknowledged,
     Save,
-    SourceEnded,
     Stimulus,
-    WatermarkArrived,
 )
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
@@ -227,7 +224,7 @@ class RecoverableOperator(WholeOperator):
         savepoint: Savepoint,
         rows: pa.Table,
         numbers: Integers,
-        told: Sequence[tuple[int, Told]] = (),
+        stimuli: Sequence[tuple[int, Stimulus]] = (),
     ) -> Emit:
         """Stand where the operator of a savepoint stood, with the events that were retained.
 
@@ -237,8 +234,8 @@ class RecoverableOperator(WholeOperator):
             The last one.
         rows, numbers
             The events that were retained, and the number of each, which rise.
-        told
-            What was told since: behind how many events, and which time; None: the end. Where
+        stimuli
+            The times and the end that came since: behind how many events, and which. Where
             something puts events in order, all stimuli, and those of events without their rows.
 
         Returns
@@ -261,9 +258,8 @@ class RecoverableOperator(WholeOperator):
         parts = [fresh._stand(savepoint, rows.slice(0, old), numbers[:old])]
         if fresh is not self:
             self.become(fresh)
-        steps = _steps(rows.slice(old), savepoint.at, told)
-        for stimulus in steps:
-            # What was told before the savepoint, behind as many events, tells nothing new.
+        for stimulus in _steps(rows.slice(old), savepoint.at, stimuli):
+            # A time that came before the savepoint, behind as many events, tells nothing new.
             if not self.front.ended:
                 turn = self.turn
                 emit = emit_of(self.step(stimulus))
@@ -526,25 +522,19 @@ class _SearchStanding:
     content: bytes
 
 
-#: What was told: a time that no later event lies before, None for the end, or a stimulus.
-Told: TypeAlias = int | Stimulus | None
-
-
-def _steps(rows: pa.Table, first: int, told: Sequence[tuple[int, Told]]) -> Iterator[Stimulus]:
-    """Yield what is taken again: events, of which the first has a number, and what was told."""
+def _steps(
+    rows: pa.Table, first: int, stimuli: Sequence[tuple[int, Stimulus]]
+) -> Iterator[Stimulus]:
+    """Yield what is taken again: events, of which the first has a number, and other stimuli."""
     begin, piece, begun = first, EventsArrived(rows.slice(0, 0)), False
-    for end, what in [*told, (first + rows.num_rows, int(NO_TIME))]:
+    for end, stimulus in [*stimuli, (first + rows.num_rows, None)]:
         if end > begin or begun:
             yield replace(piece, rows=rows.slice(begin - first, end - begin))
             begin, begun = max(begin, end), False
-        if isinstance(what, EventsArrived):
-            piece, begun = what, True
-        elif what is None:
-            yield SourceEnded()
-        elif not isinstance(what, int):
-            yield what
-        elif what != NO_TIME:
-            yield WatermarkArrived(what)
+        if isinstance(stimulus, EventsArrived):
+            piece, begun = stimulus, True
+        elif stimulus is not None:
+            yield stimulus
 
 
 def _blocks(moves: Sequence[Move]) -> list[tuple[Events, Split]]:

@@ -12,7 +12,6 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterator
-from types import TracebackType
 from typing import Final
 
 import numpy as np
@@ -112,12 +111,7 @@ class GraphRun:
     def __enter__(self) -> GraphRun:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 A push counts once its events are retained. What no match can use is dropped from the log now and
 then, by itself; what was acknowledged, when `acknowledge` says so. Events that come out of order,
-or of several sources, are retained as they came, with all that was told between them, so that a
+or of several sources, are retained as they came, with all stimuli between them, so that a
 replay puts them in the same order.
 """
 
@@ -272,7 +272,7 @@ class RecoverableStream(StreamMatcher):
         assert savepoint is not None, "a stream begins with one"
         began = time.monotonic()
         rows, numbers = self.log.events()
-        emit = self.operator.rebuild(savepoint, rows, numbers, self.log.told)
+        emit = self.operator.rebuild(savepoint, rows, numbers, self.log.stimuli)
         self._replays, self._recover_s = 1, time.monotonic() - began
         self._begun, self._emits = True, {emit.query: emit}
         self._replayed = emit.matches.table

@@ -20,7 +20,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing.connection import wait
-from types import TracebackType
 from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
@@ -321,12 +320,7 @@ class Run:
     def __enter__(self) -> Run:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._tables.close()
 
     def stop(self) -> None:

@@ -130,7 +130,7 @@ def run_recovered(
             trace.say("  the operator is lost")
             operator = make()
             assert retained.savepoint is not None
-            again = operator.rebuild(retained.savepoint, *retained.events(), retained.told)
+            again = operator.rebuild(retained.savepoint, *retained.events(), retained.stimuli)
             receiver.replay(again.matches)
     receiver.take(emit_of(operator.step(SourceEnded())).matches)
     return receiver.finish()

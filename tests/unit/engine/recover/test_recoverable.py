@@ -407,7 +407,7 @@ def test_whatever_is_lost_the_rest_comes_out_once(seed: int) -> None:
         if random.random() < 0.3:
             operator = RecoverableOperator(spec)
             assert above.savepoint is not None
-            again = operator.rebuild(above.savepoint, *above.events(), above.told)
+            again = operator.rebuild(above.savepoint, *above.events(), above.stimuli)
             below.replay(again.matches)
     found = below.finish().matches
     assert sorted(map(str, found)) == sorted(map(str, expected))

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import outpace as op
+from outpace.engine.message import WatermarkArrived
 from outpace.hosts.local import recoverable
 from outpace.ingest.log.segment_writer import SegmentWriter
 
@@ -279,11 +280,11 @@ def test_times_that_say_no_more_are_not_retained(tmp_path: Path) -> None:
     stream.push(rows(0, 1))
     for at in range(2, 20):
         stream.advance(at)
-    assert log.told == [(1, 19)]
-    assert op.recover.RetainedLog(tmp_path / "log").told == log.told
+    assert log.stimuli == [(1, WatermarkArrived(19))]
+    assert op.recover.RetainedLog(tmp_path / "log").stimuli == log.stimuli
     stream.push(rows(30, 1))
     stream.acknowledge()
-    assert op.recover.RetainedLog(tmp_path / "log").told == []
+    assert op.recover.RetainedLog(tmp_path / "log").stimuli == []
 
 
 SHUFFLED = [
