@@ -6,6 +6,7 @@ invalid and the released ones are counted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Final
@@ -51,7 +52,7 @@ class CellInput:
         self._schema = spec.schema
         self._front = front
         self._sources = spec.sources
-        self._unawaited = 0
+        self._unawaited, self._aside = 0, Counter[Aside]()
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
         self._patient = self._to_side = False
         self._time: str | None = None
@@ -136,17 +137,21 @@ class CellInput:
     def counters(
         self,
         stimuli: Sequence[ClockExchange | EventsArrived | TimerFired],
-        aside: Mapping[Aside, int],
+        aside: Mapping[Aside, pa.Table],
+        late: int,
         before: int,
     ) -> Counters:
         """Return what became of the events of a batch, how many wait, and all keys."""
+        sizes = Counter({why: rows.num_rows for why, rows in aside.items()})
+        if isinstance(self._front, GroupOperator):
+            sizes, self._aside = self._front.aside - self._aside, self._front.aside
         counters = self._front.counters()
         unawaited, self._unawaited = self._unawaited, counters.order.unawaited
         return Counters(
             events=sum(one.rows.num_rows for one in stimuli if isinstance(one, EventsArrived)),
             released=counters.events - before,
-            late=aside.get(Aside.LATE, 0),
-            invalid=aside.get(Aside.INVALID, 0),
+            late=sizes[Aside.LATE] + late,
+            invalid=sizes[Aside.INVALID],
             buffered=counters.order.buffered,
             slack=counters.order.slack,
             silent=counters.order.silent,

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from outpace.engine.emission import ChangeCounters, SpeculationCounters
+from outpace.engine.emission import ChangeCounters
 from outpace.engine.event import EVENT_ID
 from outpace.engine.front import Front, FrontCounters
 from outpace.engine.group_spec import GroupSpec
@@ -107,23 +107,9 @@ class GroupOperator(Stateful):
         return counted
 
     @property
-    def speculation(self) -> SpeculationCounters:
-        """The same, with what makes matches come early; of what does not add up the greatest."""
-        order, (event, checkpoint) = self.intake.counters(), self.work
-        return SpeculationCounters(
-            **vars(self.changes),
-            alpha=self.alpha,
-            slack=order.slack,
-            latency=order.latency,
-            full=sum(one.front.intake.order.times_full for one in self.operators),
-            event_seconds=event,
-            checkpoint_seconds=checkpoint,
-        )
-
-    @property
     def work(self) -> tuple[float, float]:
         """Seconds that an event takes, and a checkpoint, of the query that takes longest."""
-        each = [one.front.work for one in self.operators]
+        each = [one.work for one in self.operators]
         return max(event for event, _ in each), max(checkpoint for _, checkpoint in each)
 
     def lines(self) -> list[str]:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from outpace.engine.back import Back
-from outpace.engine.emission import ChangeCounters, SpeculationCounters
+from outpace.engine.emission import ChangeCounters
 from outpace.engine.front import Front, FrontCounters
 from outpace.engine.instance import Instance
 from outpace.engine.intake import Intake
@@ -129,18 +129,9 @@ class WholeOperator(Stateful):
         return changes_of(self.front, self.back)
 
     @property
-    def speculation(self) -> SpeculationCounters:
-        """The same, with what makes matches come early."""
-        order, (event, checkpoint) = self.front.intake.counters(), self.front.work
-        return SpeculationCounters(
-            **vars(self.changes),
-            alpha=self.alpha,
-            slack=order.slack,
-            latency=order.latency,
-            full=self.front.intake.order.times_full,
-            event_seconds=event,
-            checkpoint_seconds=checkpoint,
-        )
+    def work(self) -> tuple[float, float]:
+        """Seconds that an event takes, and a checkpoint; 0 where nobody has measured it."""
+        return self.front.work
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""

@@ -36,7 +36,6 @@ from outpace.engine.match.contract import Matcher
 from outpace.engine.message import (
     AllAnswered,
     Answer,
-    Aside,
     Deliver,
     Delivered,
     Emit,
@@ -122,20 +121,25 @@ class StageSpec:
 
     def make(self, number: int = 0) -> Stage:
         """Return a new instance, of a number."""
-        if isinstance(self.operator, GroupSpec):
-            return GroupStage(self.operator, number)
-        if self.part is StagePart.WHOLE:
+        if isinstance(self.operator, GroupSpec) or self.part is StagePart.WHOLE:
             return WholeStage(self.operator, number)
         return _STAGES[self.part](self.operator)
 
 
 class WholeStage:
-    """The whole operator: an instance has the events of its keys, or all of them."""
+    """The whole operator, or those of a group: an instance has the events of its keys, or all."""
 
     takes = CellInput.takes
 
-    def __init__(self, spec: OperatorSpec, number: int) -> None:
-        self.part = WholeOperator(spec, number)
+    def __init__(self, spec: OperatorSpec | GroupSpec, number: int) -> None:
+        #: The columns of what the queries of a group give together; None for one query.
+        self._joined: pa.Schema | None = None
+        self.part: WholeOperator | GroupOperator
+        if isinstance(spec, GroupSpec):
+            self.part, self._queries = GroupOperator(spec, number), spec.queries
+            self._joined = spec.output
+        else:
+            self.part, self._queries = WholeOperator(spec, number), (spec.query,)
         self._arriving = CellInput(spec, self.part)
         self.counters = Counters()
 
@@ -148,84 +152,43 @@ class WholeStage:
         self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
     ) -> list[Cell]:
         """Order the events of a batch, match those whose turn it is, and let time pass."""
-        arriving, before = self._arriving, self.part.arrived
-        arriving.load, known = load, self.part.changes
+        arriving, part, before = self._arriving, self.part, self.part.arrived
+        arriving.load, known = load, [one.changes for one in part.operators]
         late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
-        instructions = [one for stimulus in stimuli for one in self.part.step(stimulus)]
+        instructions = [one for stimulus in stimuli for one in part.step(stimulus)]
         aside = arriving.aside(instructions)
-        emits = [one for one in instructions if isinstance(one, Emit)]
-        told = emitted_together(self.part.spec.query, [emit.matches for emit in emits])
-        emits = [replace(emit, matches=one) for emit, one in zip(emits, told, strict=True)]
-        instance = self.part.instance
-        changes = self.part.changes.since(known)
+        emits = self._together([one for one in instructions if isinstance(one, Emit)])
+        changed: Counter[str] = Counter()
+        for one, was in zip(part.operators, known, strict=True):
+            changes = one.changes.since(was)
+            changed.update(changes, checkpoint_us=_checkpoint_us(one.front, changes))
+        instances = [one.instance for one in part.operators]
         self.counters = replace(
-            arriving.counters(stimuli, _counted(aside, late), before),
-            **changes,
-            checkpoint_us=_checkpoint_us(self.part.front, changes),
-            early=round(1e6 * (1 - self.part.alpha)),
+            arriving.counters(stimuli, aside, late, before),
+            **changed,
+            early=round(1e6 * (1 - part.alpha)),
             matches=sum(emit.matches.table.num_rows for emit in emits),
             timed_out=sum(emit.timed_out.num_rows for emit in emits),
-            kept=instance.rows_kept,
-            partials=instance.starts_kept(),
-            open_windows=instance.open_windows,
-            keys=instance.partitions_kept,
+            kept=sum(one.rows_kept for one in instances),
+            partials=sum(one.starts_kept() for one in instances),
+            open_windows=sum(one.open_windows for one in instances),
+            keys=max(one.partitions_kept for one in instances),
         )
+        if self._joined is not None:
+            return [*_joined(emits, self._joined), *arriving.cells(aside)]
         watermark = emits[-1].watermark
         pulse = [Cell(CellKind.PULSE, watermark=watermark)] if watermark != NO_TIME else []
         found = [cell for emit in emits for cell in _emitted(emit)]
         return [*found, *arriving.cells(aside), *pulse]
 
-
-class GroupStage:
-    """The operators of all queries: an instance has the events of its keys, or all of them."""
-
-    takes = CellInput.takes
-
-    def __init__(self, spec: GroupSpec, number: int) -> None:
-        self.part = GroupOperator(spec, number)
-        self._arriving = CellInput(spec, self.part)
-        self._output, self._queries = spec.output, spec.queries
-        self.counters = Counters()
-
-    @property
-    def timer(self) -> int | None:
-        """When, by the time of batches, it wants to take a step; None where never."""
-        return self.part.timer
-
-    def step(
-        self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
-    ) -> list[Cell]:
-        """Order the events of a batch, match those whose turn it is, and let time pass."""
-        arriving, before, operators = self._arriving, self.part.arrived, self.part.operators
-        arriving.load, known = load, [one.changes for one in operators]
-        stimuli, aside = arriving.stimuli(cells, now), self.part.aside
-        given = [one for stimulus in stimuli for one in self.part.step(stimulus)]
-        matches = self._together([one for one in given if isinstance(one, Emit)])
-        changed: Counter[str] = Counter()
-        for one, was in zip(operators, known, strict=True):
-            changes = one.changes.since(was)
-            changed.update(changes, checkpoint_us=_checkpoint_us(one.front, changes))
-        instances = [one.instance for one in operators]
-        self.counters = replace(
-            arriving.counters(stimuli, self.part.aside - aside, before),
-            **changed,
-            early=round(1e6 * (1 - self.part.alpha)),
-            matches=matches.num_rows,
-            kept=sum(one.rows_kept for one in instances),
-            partials=sum(one.starts_kept() for one in instances),
-            open_windows=sum(one.open_windows for one in instances),
-        )
-        found = [Cell(CellKind.MATCHES, block=write_table(matches))]
-        return found if matches.num_rows else []
-
-    def _together(self, emits: Sequence[Emit]) -> pa.Table:
-        """Return what all queries give in a batch, whose steps are one to who reads of it."""
-        given = [self._output.empty_table()]
+    def _together(self, emits: Sequence[Emit]) -> list[Emit]:
+        """Return what each query gives in a batch, whose steps are one to who reads of it."""
+        given = []
         for query in self._queries:
-            parts = [emit.matches for emit in emits if emit.query == query.name]
-            told = emitted_together(query, parts)
-            given += (joined_rows({query.name: one.table}, self._output) for one in told)
-        return pa.concat_tables(given)
+            own = [emit for emit in emits if emit.query == query.name]
+            told = emitted_together(query, [emit.matches for emit in own])
+            given += [replace(emit, matches=one) for emit, one in zip(own, told, strict=True)]
+        return given
 
 
 class FrontStage:
@@ -252,7 +215,7 @@ class FrontStage:
         messages = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(messages)
         self.counters = replace(
-            arriving.counters(stimuli, _counted(aside, late), before),
+            arriving.counters(stimuli, aside, late, before),
             **self.part.changes.since(known),
             early=round(1e6 * (1 - self.part.alpha)),
         )
@@ -337,7 +300,7 @@ class BackStage:
         return [*(cell for emit in given for cell in _emitted(emit)), pulse]
 
 
-Stage: TypeAlias = WholeStage | FrontStage | InstanceStage | BackStage | GroupStage
+Stage: TypeAlias = WholeStage | FrontStage | InstanceStage | BackStage
 
 _STAGES: dict[StagePart, Callable[[OperatorSpec], Stage]] = {
     StagePart.FRONT: FrontStage,
@@ -405,7 +368,7 @@ def run_step(
         taken = cell.kind in stage.takes
         (mine if taken else reports if cell.kind is CellKind.REPORT else others).append(cell)
     taken_cells = in_order(mine)
-    if isinstance(stage, WholeStage | GroupStage):
+    if isinstance(stage, WholeStage):
         given = stage.step(taken_cells, now, load)
     elif isinstance(stage, FrontStage):
         given = stage.step(taken_cells, now)
@@ -421,11 +384,6 @@ def run_step(
     ]
 
 
-def _counted(aside: Mapping[Aside, pa.Table], late: int) -> Counter[Aside]:
-    """Return how many events take no part, with late ones that are known by their times alone."""
-    return Counter({Aside.LATE: late}) + Counter({why: len(rows) for why, rows in aside.items()})
-
-
 def _emitted(emit: Emit) -> list[Cell]:
     """Return what came out."""
     given = [(CellKind.MATCHES, emit.matches.table), (CellKind.TIMED_OUT, emit.timed_out)]
@@ -434,6 +392,13 @@ def _emitted(emit: Emit) -> list[Cell]:
         for kind, table in given
         if table.num_rows
     ]
+
+
+def _joined(emits: Sequence[Emit], schema: pa.Schema) -> list[Cell]:
+    """Return what came out of several queries, as one table."""
+    given = [(emit.query, emit.matches.table) for emit in emits if emit.matches.table.num_rows]
+    tables = [joined_rows({name: table}, schema) for name, table in given]
+    return [Cell(CellKind.MATCHES, block=write_table(pa.concat_tables(tables)))] if tables else []
 
 
 def _checkpoint_us(front: Front, changes: Mapping[str, int]) -> int:

@@ -296,9 +296,20 @@ class OpenStream(ABC, Generic[Operator, Found]):
         """How it goes with matches that may be taken back, since the stream was opened or resumed.
 
         With late="correct" too; there none is known to be confirmed, unless that is what comes out.
-        Of a group it is that of all queries together.
+        Of a group it is that of all queries together; of what does not add up, the greatest.
         """
-        return SpeculationCounters() if self._operator is None else self._operator.speculation
+        if (operator := self._operator) is None:
+            return SpeculationCounters()
+        order, (event, checkpoint) = operator.intake.counters(), operator.work
+        return SpeculationCounters(
+            **vars(operator.changes),
+            alpha=operator.alpha,
+            slack=order.slack,
+            latency=order.latency,
+            full=sum(one.intake.order.times_full for one in operator.operators),
+            event_seconds=event,
+            checkpoint_seconds=checkpoint,
+        )
 
     @property
     def rows_kept(self) -> int:
