@@ -43,6 +43,7 @@ _COLUMNS: Final = (
     ("marks", "outpace_stage_checkpoints_total", True),
     ("copied", "outpace_stage_checkpoint_bytes_total", True),
     ("silent", "outpace_stage_silent", True),
+    ("unawaited", "outpace_stage_unawaited_total", True),
     ("buffer", "outpace_stage_buffered", False),
     ("wait s", "outpace_stage_wait_seconds", True),
     ("kept", "outpace_stage_kept", True),

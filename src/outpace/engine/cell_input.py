@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Final
 
 import numpy as np
@@ -147,7 +147,7 @@ class CellInput:
             sizes, self._aside = self._front.aside - self._aside, self._front.aside
         counters = self._front.counters()
         unawaited, self._unawaited = self._unawaited, counters.order.unawaited
-        return Counters(
+        counted = Counters(
             events=sum(one.rows.num_rows for one in stimuli if isinstance(one, EventsArrived)),
             released=counters.events - before,
             late=sizes[Aside.LATE] + late,
@@ -160,6 +160,11 @@ class CellInput:
             longest_wait=self._front.intake.waits.longest,
             keys=counters.partitions,
         )
+        if not counted.unawaited:
+            return counted
+        spans = self._front.intake.unawaited_times.values()
+        first, last = min(first for first, _ in spans), max(last for _, last in spans)
+        return replace(counted, unawaited_first=first, unawaited_last=last)
 
     def _piece(
         self,

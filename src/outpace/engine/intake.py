@@ -9,7 +9,7 @@ Memory: that of the order, and of the waits that it counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -97,6 +97,11 @@ class Intake(Stateful):
     def clock_of(self, source: str) -> ClockReading | None:
         """Return what is known of the clock of a source; None where nothing is."""
         return self.order.clock_of(source)
+
+    @property
+    def unawaited_times(self) -> Mapping[str, tuple[int, int]]:
+        """The first and the last time that went on without a source, when it was silent last."""
+        return self.order.unawaited_times
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait."""
@@ -295,6 +300,16 @@ class JoinedIntakes:
         """Return what is known of the clock of a source; None where nothing is."""
         found = (one.clock_of(source) for one in self.each)
         return next((one for one in found if one is not None), None)
+
+    @property
+    def unawaited_times(self) -> Mapping[str, tuple[int, int]]:
+        """The first and the last time that went on without a source, in any of the orders."""
+        spans: dict[str, tuple[int, int]] = {}
+        for one in self.each:
+            for source, (first, last) in one.unawaited_times.items():
+                known = spans.get(source, (first, last))
+                spans[source] = min(first, known[0]), max(last, known[1])
+        return spans
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait."""

@@ -105,6 +105,21 @@ def test_a_reorderer_is_shown_with_its_slack_and_how_long_events_waited() -> Non
     assert (values["slack"], values["latency"], values["longest"]) == ("250", "120", "400")
 
 
+def test_events_that_went_on_without_a_silent_source_are_shown() -> None:
+    known = account()
+    counters = {"events": 9, "silent": 1, "unawaited": 7, "unawaited_first": 3}
+    told = observed({"order + match": [counters | {"unawaited_last": 5}]}, ["order + match"])
+    known.progressed(
+        {"id": "q1", "runId": "r1", "name": "dips", "timestamp": "2024-01-02T09:30:09Z",
+         "batchId": 9, "batchDuration": 1, "observedMetrics": {"outpace:dips:1": told}}
+    )  # fmt: skip
+    lines = shown(known).splitlines()
+    (titles,) = [line for line in lines if line.startswith("stage ")]
+    (stage,) = [line for line in lines if line.startswith("order + match ")]
+    values = dict(zip(titles.split()[1:], stage.split()[3:], strict=True))
+    assert (values["silent"], values["unawaited"]) == ("1", "7")
+
+
 def test_eighty_columns_are_enough() -> None:
     known = account()
     many = dict.fromkeys(COUNTERS, 123_456)

@@ -27,6 +27,9 @@ from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.errors import DataError
 
+#: The first time of no events.
+_NO_FIRST: Final = int(np.iinfo(np.int64).max)
+
 
 class CellKind(IntEnum):
     """The content of a cell."""
@@ -76,6 +79,9 @@ class Counters:
         Sources that say nothing, so that the others do not wait for them any more.
     unawaited
         Events that went on in this step although a silent source had not come so far.
+    unawaited_first, unawaited_last
+        The times of the first and of the last of these, if there are any; of several instances the
+        least and the greatest count.
     waited, longest_wait
         How long events waited for their turn in this step, added up, and the longest that one has
         waited; in units of time, by the clock that decides.
@@ -112,6 +118,8 @@ class Counters:
     confirmed_wait: int = 0
     silent: int = 0
     unawaited: int = 0
+    unawaited_first: int = _NO_FIRST
+    unawaited_last: int = NO_TIME
     waited: int = 0
     longest_wait: int = 0
     buffered: int = 0
@@ -126,8 +134,9 @@ class Counters:
     checkpoint_us: int = 0
 
 
-#: Those of which the greatest counts.
-_GREATEST: Final = ("slack", "early", "longest_wait")
+#: Those of which the least counts, and those of which the greatest does.
+_LEAST: Final = ("unawaited_first",)
+_GREATEST: Final = ("slack", "early", "unawaited_last", "longest_wait")
 
 #: The names of the counters, in their order.
 COUNTERS: Final = tuple(counter.name for counter in fields(Counters))
@@ -138,9 +147,11 @@ def add_count(name: str, one: int, other: int) -> int:
 
     Examples
     --------
-    >>> add_count("events", 3, 4), add_count("slack", 3, 4)
-    (7, 4)
+    >>> add_count("events", 3, 4), add_count("slack", 3, 4), add_count("unawaited_first", 3, 4)
+    (7, 4, 3)
     """
+    if name in _LEAST:
+        return min(one, other)
     return max(one, other) if name in _GREATEST else one + other
 
 

@@ -234,6 +234,18 @@ class OpenStream(ABC, Generic[Operator, Found]):
         known = {source: operator.intake.clock_of(source) for source in self._identifiers}
         return {source: reading for source, reading in known.items() if reading is not None}
 
+    @property
+    def unawaited(self) -> dict[str, tuple[int, int]]:
+        """For sources that were not waited for, what went on without them when they last were not.
+
+        By source the times of the first and of the last row that went on because the source was
+        silent, in microseconds or units of an integer time: with `patience`, since the stream was
+        opened or resumed, and of a group for any of its queries. A match with rows from there may
+        be another one than it would have been.
+        """
+        operator = self._operator
+        return {} if operator is None else dict(operator.intake.unawaited_times)
+
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait.
 

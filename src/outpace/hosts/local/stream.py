@@ -215,18 +215,6 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table]):
         """The rows of the last push that cannot be used, with the reason in the first column."""
         return self._set_aside(Aside.INVALID)
 
-    @property
-    def unawaited(self) -> dict[str, tuple[int, int]]:
-        """For sources that were not waited for, what went on without them when they last were not.
-
-        By source the times of the first and of the last row that went on because the source was
-        silent, in microseconds or units of an integer time: with `patience`, since the stream was
-        opened or resumed. A match with rows from there may be another one than it would have been.
-        """
-        if self._operator is None:
-            return {}
-        return dict(self._operator.front.intake.order.unawaited_times)
-
     def state(self) -> bytes:
         """Return everything that is kept between pushes, as bytes for `resume_query`."""
         header = {

@@ -43,6 +43,9 @@ class SourceMetrics:
         1 while it says nothing and the others do not wait for it any more, else 0.
     unawaited
         Events that went on without it while it was silent, although it had not come so far.
+    unawaited_first, unawaited_last
+        The times of the first and of the last of these when it was silent last, in units of time; 0
+        where there are none.
     drift, drift_bound, clock_jumps
         What is added to its times, how far that may be off, in microseconds, and how often its
         clock was set; where clocks are compared.
@@ -55,6 +58,8 @@ class SourceMetrics:
     invalid: int = 0
     silent: int = 0
     unawaited: int = 0
+    unawaited_first: int = 0
+    unawaited_last: int = 0
     drift: int = 0
     drift_bound: int = 0
     clock_jumps: int = 0

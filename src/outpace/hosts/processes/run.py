@@ -606,10 +606,12 @@ class Run:
         if not operator.back.settled and not self.metrics.due(seconds):
             return
         front, back = operator.front.counters(), operator.back.counters()
+        spans = operator.front.intake.unawaited_times
         for source, counted in self.metrics.sources.items():
             order = operator.front.intake.counters(source)
             counted.buffered, counted.slack = order.buffered, order.slack
             counted.silent, counted.unawaited = order.silent, order.unawaited
+            counted.unawaited_first, counted.unawaited_last = spans.get(source, (0, 0))
             reading = operator.front.intake.clock_of(source) if self._clocks is not None else None
             if reading is not None:
                 counted.drift, counted.drift_bound = reading.drift, reading.bound

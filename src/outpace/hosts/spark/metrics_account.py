@@ -13,10 +13,10 @@ import json
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from outpace.engine.codec.cell import COUNTERS, add_count
+from outpace.engine.codec.cell import COUNTERS, Counters, add_count
 from outpace.hosts.spark import metrics_names as names
 from outpace.hosts.spark.log_source import behind
 from outpace.hosts.spark.metrics_names import Metric
@@ -287,7 +287,7 @@ def _added(stages: Sequence[str], reports: Sequence[Sequence[int]]) -> dict[str,
     """Return what the stages report, in their order; a report is a stage's place and counters."""
     added: dict[str, dict[str, int]] = {}
     for place, *counters in sorted(reports, key=lambda report: report[0]):
-        known = added.setdefault(stages[place], dict.fromkeys(COUNTERS, 0))
+        known = added.setdefault(stages[place], asdict(Counters()))
         for counter, value in zip(COUNTERS, counters, strict=True):
             known[counter] = add_count(counter, known[counter], value)
     return added
@@ -307,6 +307,9 @@ def _take_stages(
             query.add(metric, counters.get(counter, 0), **labels)
         for counter, metric in names.STAGE_HELD.items():
             query.set(metric, counters.get(counter, 0), **labels)
+        if counters.get("unawaited", 0):
+            for counter, metric in names.STAGE_UNAWAITED.items():
+                query.set(metric, counters[counter], **labels)
         for counter, (matches, metric) in names.STAGE_MATCH_WAITS.items():
             if count := counters.get(matches, 0):
                 query.set(metric, counters.get(counter, 0) / count, **labels)

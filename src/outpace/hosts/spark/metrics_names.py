@@ -137,6 +137,17 @@ STAGE_MATCH_WAITS: Final = {
         ),
     ),
 }
+#: For the counters of a stage that are times of events which went on without a silent source.
+STAGE_UNAWAITED: Final = {
+    "unawaited_first": _stage_gauge(
+        "unawaited_first",
+        "The first time of events that went on without a silent source, in the last batch where any"
+        " did: microseconds since 1970, or an integer time.",
+    ),
+    "unawaited_last": _stage_gauge(
+        "unawaited_last", "The last time of these events: a match with events up to it is doubtful."
+    ),
+}
 STAGE_CHECKPOINT_SECONDS: Final = _stage_counter(
     "checkpoint_seconds", "Time of its steps that checkpoints took, as far as it is measured."
 )
@@ -248,6 +259,7 @@ METRICS: Final = (
     STAGE_EVENT_RATE,
     STAGE_MATCH_RATE,
     *STAGE_HELD.values(),
+    *STAGE_UNAWAITED.values(),
     *(metric for _, metric in STAGE_MATCH_WAITS.values()),
     STAGE_CHECKPOINT_SECONDS,
     STAGE_EARLY,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -520,6 +521,32 @@ def test_a_stream_tells_who_is_silent_and_replays_it(tmp_path, monkeypatch):
     *_, silent, last = op.replay(tmp_path / "run")
     assert silent.matches["at"].to_pylist() == [5, 7]
     assert last.late["ts"].to_pylist() == [3]
+
+
+def test_a_group_tells_which_times_went_on_without_a_source(monkeypatch):
+    now = [0]
+    for module in ("group", "opened"):
+        monkeypatch.setattr(f"outpace.hosts.local.{module}.clock_time", lambda: now[0])
+    query = op.Query("q").order_by("ts").pattern("A").measures(at="A.ts")
+    first = query.disorder(op.InOrder(patience="2 s"))
+    # It has an order of its own, and waits longer.
+    second = replace(query, name="r").disorder(op.KSlack(1, patience="3 s"))
+    stream = op.open(op.group(first, second), sources=["a", "b"])
+    assert stream.unawaited == {}
+    stream.push({"ts": [1, 5, 7]}, source="a")
+    now[0] = 1_000_000
+    stream.heartbeat("b", 2)
+    now[0] = 2_500_000
+    stream.push({"ts": [8]}, source="a")
+    assert stream.unawaited == {}
+    now[0] = 3_000_000
+    found = stream.wake()
+    assert (found["q"]["at"].to_pylist(), found["r"].num_rows) == ([5, 7], 0)
+    assert stream.unawaited == {"b": (5, 7)}
+    now[0] = 4_000_000
+    stream.push({"ts": [20]}, source="a")
+    assert stream.wake()["r"]["at"].to_pylist() == [5, 7, 8]
+    assert stream.unawaited == {"b": (5, 8)}
 
 
 def test_events_of_one_time_come_as_their_source_sent_them():

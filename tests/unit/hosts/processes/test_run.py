@@ -400,6 +400,9 @@ def test_nobody_waits_long_for_a_source_that_is_silent() -> None:
             over.set()
             list(run)
         assert run.metrics.operator.unawaited > 0
+        quiet = run.metrics.sources["quiet"]
+        assert (quiet.unawaited_first, quiet.unawaited_last) == (2, 49)
+        assert run.metrics.sources["camera"].unawaited_last == 0
         assert run.metrics.sources["quiet"].late == 46
         assert run.metrics.sources["quiet"].silent == 0
     finally:

@@ -72,6 +72,7 @@ def test_every_counter_of_a_stage_becomes_a_metric() -> None:
         *metrics_names.STAGE_HELD,
         *metrics_names.STAGE_TIMES,
         *metrics_names.STAGE_MATCH_WAITS,
+        *metrics_names.STAGE_UNAWAITED,
     }
     assert taken | {"early", "checkpoint_us"} == set(COUNTERS)
 
@@ -85,6 +86,9 @@ def test_every_metric_has_samples_and_no_sample_is_without_a_metric() -> None:
     counted = report(
         events=6,
         released=3,
+        unawaited=2,
+        unawaited_first=10,
+        unawaited_last=30,
         step_us=5,
         tentative=4,
         tentative_wait=10,
@@ -106,6 +110,8 @@ def test_every_metric_has_samples_and_no_sample_is_without_a_metric() -> None:
     assert by_name["outpace_stage_tentative_latency"].value == 2.5
     assert by_name["outpace_stage_confirmed_latency"].value == 20
     assert by_name["outpace_stage_retracted_share"].value == 0.25
+    assert by_name["outpace_stage_unawaited_first"].value == 5
+    assert by_name["outpace_stage_unawaited_last"].value == 15
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
@@ -115,6 +121,17 @@ def test_names_follow_the_rules_of_prometheus() -> None:
         assert metric.name.endswith("_total") == (metric.sort is Sort.COUNTER)
         assert metric.help.endswith(".")
         assert "\n" not in metric.help
+
+
+def test_times_of_events_that_went_on_without_a_source_stay_until_others_do() -> None:
+    account = Account()
+    without = {"unawaited": 3, "unawaited_first": -7, "unawaited_last": -2}
+    for batch, each in enumerate([[{}], [{}, without], [{"events": 5}]]):
+        told = observed({"order + match": each}, ["pack", "order + match"])
+        account.progressed(progress(batch, observedMetrics={"outpace:dips:1": told}))
+        found = values(account, stage="order + match")
+        times = [found.get(f"outpace_stage_unawaited_{one}") for one in ("first", "last")]
+        assert times == ([-7, -2] if batch else [None, None])
 
 
 def test_totals_add_up_and_what_is_held_is_the_last() -> None:

@@ -229,6 +229,7 @@ def test_a_batch_is_one_moment_for_all_its_sources() -> None:
     # `b` is silent, and what it sends later is late.
     assert step(3612) == [[9]]
     assert (stage.counters.silent, stage.counters.unawaited) == (1, 2)
+    assert (stage.counters.unawaited_first, stage.counters.unawaited_last) == (5, 9)
     assert step(3613, (7, "b"), (11, "a"), (12, "b")) == [[7]]
     assert (stage.counters.silent, stage.counters.late) == (0, 1)
     lines = plan.lines()
