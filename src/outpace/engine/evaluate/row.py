@@ -42,7 +42,8 @@ class RowContext:
     names
         The variables' names by number.
     rows, labels
-        The partition rows of the match in increasing order, and the variable numbers of each.
+        The partition rows of the match, and the variable numbers of each; in increasing order, but
+        where that is uncertain: there step by step.
     current
         The index into `rows` of the row being looked at: without FINAL, rows after it are not seen.
         -1 for an empty match.
@@ -149,6 +150,9 @@ def _read(node: Read) -> Evaluate:
 
 
 def _label(place: ReadPlace, context: RowContext) -> str | None:
+    if not place.shift:
+        index = _index(place, context)
+        return None if index is None else context.names[context.labels[index]]
     position = locate(place, context)
     if position is None:
         return None

@@ -35,6 +35,7 @@ from outpace.pattern.bound import (
 )
 from outpace.pattern.functions.condition import COMPARISONS
 from outpace.pattern.query import Consume, Query, RowsPerMatch, Selection, Skip, WithinKind
+from outpace.pattern.size import size_of
 from outpace.pattern.windows import TimeWindows
 
 #: The column that says how sure a match is.
@@ -269,7 +270,9 @@ def _reads_others(name: str) -> UnsupportedError:
 
 
 def _check_rules(query: Query, ways: Sequence[tuple[UncertainStep, ...]]) -> None:
-    if query.effective_selection is not Selection.ALL and not (len(ways) == 1 and _one_way(*ways)):
+    # To take no event is one more way, which gives nothing where all matches are selected.
+    single = len(ways) == 1 and _one_way(*ways) and not size_of(query.tree or ast.Empty()).empty
+    if query.effective_selection is not Selection.ALL and not single:
         raise unsupported("one match of each start is preferred", 'write .select("all")')
     if query.windows is not None:
         _check_windows(query)

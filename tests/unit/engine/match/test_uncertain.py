@@ -401,6 +401,16 @@ def test_clocks_that_are_known_well_confirm_a_match() -> None:
     assert confidence(measured, 40, 900) == ["UNCERTAIN"]
 
 
+def test_events_of_a_match_have_their_labels_though_they_came_in_another_order() -> None:
+    query = query_of("A -> B -> C", 4, 9)
+    query = query.measures(
+        ids="ARRAY_AGG(id)", labels="ARRAY_AGG(CLASSIFIER())", one="CLASSIFIER()"
+    )
+    table = pa.table({"ts": [1, 2, 3], "kind": [3, 2, 0], "id": [7, 8, 9]})
+    (found,) = op.match(table, query).select(["ids", "labels", "one"]).to_pylist()
+    assert found == {"ids": [9, 8, 7], "labels": ["A", "B", "C"], "one": "C"}
+
+
 def run(spec: OperatorSpec, table: pa.Table, bounds: list[int], *, saved: bool) -> WindowMatches:
     operator, found = WholeOperator(spec), []
     pieces = [EventsArrived(table.slice(low, high - low)) for low, high in pairwise(bounds)]
@@ -570,6 +580,8 @@ BASE = op.Query("q").order_by("ts").pattern("A -> B").within(100).no_skip().meas
         (lambda: BASE.uncertain(5).pattern("A !C B"), "more than sequences of events"),
         (lambda: BASE.uncertain(5).pattern("A+ -> B"), "one match of each start is preferred"),
         (lambda: BASE.uncertain(5).pattern("A? -> B"), "one match of each start is preferred"),
+        (lambda: BASE.uncertain(5).pattern("A??"), "one match of each start is preferred"),
+        (lambda: BASE.uncertain(5).pattern("A? -> !B"), "one match of each start is preferred"),
         (lambda: BASE.uncertain(5).pattern("(A | B) -> C"), "one match of each start is preferred"),
         (lambda: BASE.uncertain(5).pattern("A{2} -> !B -> !C -> D"), "two negations stand behind"),
         (
