@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,8 @@ from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.order.sequence import SequenceOrder
 from outpace.engine.order.silence import Silence
 from outpace.engine.state import State
+from outpace.pattern.bind.uncertain import bind_uncertainty
+from outpace.pattern.bound import BoundUncertainty
 from outpace.pattern.query import JoinKind
 from outpace.testing import SimulationError, simulate_operator
 
@@ -130,6 +133,25 @@ def test_sources_that_are_silent_are_drawn() -> None:
             found.add((run.place, type(disorder).__name__))
     assert {place for place, _ in found} == {"one place", "several places", "stages"}
     assert {kind for _, kind in found} == {"InOrder", "KSlack", "Sequence"}
+
+
+def test_true_orders_that_are_hidden_are_drawn() -> None:
+    runs = [simulate_operator(seed=seed) for seed in range(4, 200, 8)]
+    assert all(query.uncertainty is not None for run in runs for query in run.queries)
+    assert {run.place for run in runs} == {"one place", "several places", "stages"}
+    assert {run.queries[0].windows is None for run in runs} == {True, False}
+    assert any(len(run.queries) > 1 for run in runs)
+    assert any(query.order_of_arrival is not None for run in runs for query in run.queries)
+
+
+def test_who_takes_an_order_for_certain_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Matches of the true order are missing then, and others are confirmed.
+    def certain(*given: Any) -> BoundUncertainty:
+        return replace(bind_uncertainty(*given), bound=0)
+
+    monkeypatch.setattr("outpace.pattern.bind.query.bind_uncertainty", certain)
+    with pytest.raises(SimulationError, match="true matches were not found"):
+        deque((simulate_operator(seed=seed) for seed in range(4, 400, 8)), maxlen=0)
 
 
 @pytest.mark.parametrize("seed", FOUND)

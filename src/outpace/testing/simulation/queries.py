@@ -26,6 +26,7 @@ from outpace.pattern.query import Query, Selection
 from outpace.pattern.schedulers import Candidate, Scheduler
 from outpace.pattern.windows import OpenWindow, WindowPredicate, WindowSpec
 from outpace.testing.oracle import Run
+from outpace.testing.simulation.clock_errors import ClockErrors
 
 Row: TypeAlias = "dict[str, Any]"
 #: Whether an event fits a variable after a run, written in Python.
@@ -91,9 +92,17 @@ def _less(left: int | None, right: int | None) -> bool:
 
 
 def draw_pattern_query(
-    random: Random, schema: pa.Schema, span: Span, *, windowed: bool
+    random: Random,
+    schema: pa.Schema,
+    span: Span,
+    *,
+    windowed: bool,
+    clocks: ClockErrors | None = None,
 ) -> QueryCase:
-    """Draw a pattern and its rules until they fit each other."""
+    """Draw a pattern and its rules until they fit each other.
+
+    Where clocks are off, the order is uncertain.
+    """
     while True:
         text = _sequence(random, 2)
         if random.random() < 0.1:
@@ -105,8 +114,11 @@ def draw_pattern_query(
         try:
             query = query.pattern(text)
             query = query.define({name: text for name, (text, _) in conditions.items()})
-            query = _with_rules(random, query, names, span)
-            if windowed:
+            if clocks is not None:
+                query = _with_clock_errors(random, query, clocks, span, windowed=windowed)
+            else:
+                query = _with_rules(random, query, names, span)
+            if windowed and clocks is None:
                 query = _with_rows(random, query)
                 query = query.over(
                     draw_windows(random, span),
@@ -180,6 +192,23 @@ def _with_rules(random: Random, query: Query, names: list[str], span: Span) -> Q
     if random.random() < 0.3:
         query = query.measures(n="MATCH_NUMBER()")
     return query
+
+
+def _with_clock_errors(
+    random: Random, query: Query, clocks: ClockErrors, span: Span, *, windowed: bool
+) -> Query:
+    """Say how uncertain the order is, and the rules that a query then needs."""
+    bound = 2 * clocks.most + random.choice([0, 0, 1])
+    query = query.no_skip().within(span(bound + random.randint(1, 9)))
+    query = query.select("all") if random.random() < 0.7 else query
+    if windowed:
+        slide, offset = random.randint(1, 6), random.choice([0, 0, random.randint(-4, 4)])
+        spans = map(span, (bound + random.randint(1, 8), slide, offset))
+        size, slide_by, begin = spans
+        over = windows.time(size, slide=slide_by, offset=begin)
+        query = query.over(over, duplicates=True, numbered=random.random() < 0.7)
+    by_key = clocks.by_key and random.random() < 0.7
+    return query.uncertain(span(bound), "key" if by_key else None)
 
 
 def _with_rows(random: Random, query: Query) -> Query:

@@ -34,6 +34,7 @@ from outpace.pattern.windows import CountWindows, SessionWindows, TimeWindows
 from outpace.plan.stream import plan_stream
 from outpace.testing.simulation.arrival import (
     END,
+    ID,
     DrawnArrival,
     draw_batched_sources,
     draw_disorder,
@@ -41,6 +42,7 @@ from outpace.testing.simulation.arrival import (
     draw_other,
     draw_sources,
 )
+from outpace.testing.simulation.clock_errors import ClockErrors
 from outpace.testing.simulation.clocked import draw_clocked
 from outpace.testing.simulation.meaning import Meaning, fed_at_once, meaning_of, rows_of
 from outpace.testing.simulation.places import Places, RunOutcome, Stages, run_in_one_place
@@ -55,6 +57,7 @@ from outpace.testing.simulation.queries import (
 )
 from outpace.testing.simulation.recovered import run_recovered
 from outpace.testing.simulation.trace import RunTrace, SimulationError, check_same
+from outpace.testing.simulation.truth import check_against_truth
 
 Make: TypeAlias = "Callable[[], Operator]"
 
@@ -105,6 +108,8 @@ class _Scenario:
     timeouts: bool
     choose: Callable[[Task], Matcher]
     saves: bool = True
+    #: The events in their true order, where they are seen in another.
+    true: pa.Table | None = None
     #: The other queries of its group.
     others: tuple[_Scenario, ...] = ()
 
@@ -191,9 +196,16 @@ def simulate_operator(
     random = Random(seed)
     if query is None:
         # Every fourth run goes by a clock, and in every eighth late events correct what came out.
-        # A third of those in one place are groups.
-        grouped = seed // 8 % 3 == 0
-        scenario = _draw(random, clocked=seed % 4 == 3, corrects=seed % 8 == 5, grouped=grouped)
+        # In every eighth clocks are off, and in some of these both. A third of those in one place
+        # are groups.
+        clocks = ClockErrors.draw(random) if seed % 8 == 4 else None
+        scenario = _draw(
+            random,
+            clocked=seed % 4 == 3 or seed % 32 == 20,
+            corrects=seed % 8 == 5 or seed % 32 == 28,
+            clocks=clocks,
+            grouped=seed // 8 % 3 == 0,
+        )
     else:
         scenario = _draw_for(random, query, events)
     trace = RunTrace()
@@ -216,7 +228,9 @@ def simulate_operator(
 # --- What a seed decides -------------------------------------------------------------------------
 
 
-def _draw(random: Random, *, clocked: bool, corrects: bool, grouped: bool) -> _Scenario:
+def _draw(
+    random: Random, *, clocked: bool, corrects: bool, clocks: ClockErrors | None, grouped: bool
+) -> _Scenario:
     """Draw a query, its events, how they come, and where that may be the others of a group."""
     stamped = random.random() < 0.2
     schema = _schema(stamped=stamped)
@@ -224,13 +238,19 @@ def _draw(random: Random, *, clocked: bool, corrects: bool, grouped: bool) -> _S
     place, share = random.choice(
         [(ONE_PLACE, 0.6), (ONE_PLACE, 0.6), (PLACES, 0.4), (PLACES, 1.0), (STAGES, 0.6)]
     )
-    case = _draw_case(random, schema, place, share, corrects=corrects)
+    case = _draw_case(random, schema, place, share, corrects=corrects, clocks=clocks)
     query = case.query
     # The oracle tries all that there is, and so does a pattern that finds all.
     most = 40 if query.windows is not None or query.operator is not None else 16
     most = min(most, 12) if is_large(query) else most
     letters = "abcd" if case.holds is None else "".join(sorted(case.holds)).lower() * 4 + "d"
-    events = _draw_events(random, schema, most * 2 if query.partitions else most, letters)
+    most = most * 2 if query.partitions else most
+    # Who is off by the same all the time keeps its events in order where no two are at one time.
+    apart = clocks is not None and clocks.by_key
+    events = _draw_events(random, schema, most, letters, apart=apart)
+    true = None if clocks is None else events
+    if clocks is not None:
+        events = clocks.observe(random, query, events)
     ways: list[Callable[..., DrawnArrival]] = [
         draw_in_order,
         partial(draw_disorder, own=True, whole=place != STAGES),
@@ -246,22 +266,30 @@ def _draw(random: Random, *, clocked: bool, corrects: bool, grouped: bool) -> _S
     way = random.choice(ways)
     arrival = way(random, query, events, _PIECES[place])
     choose = random.choice([make_twin, choose_matcher])
+    if clocks is not None:
+        choose = choose_matcher  # Nothing plainer knows of uncertain orders.
     timeouts = _times_out(query, corrects=corrects)
-    scenario = _Scenario(case, arrival, place, timeouts, choose)
-    return _with_others(random, scenario) if grouped else scenario
+    scenario = _Scenario(case, arrival, place, timeouts, choose, true=true)
+    return _with_others(random, scenario, clocks) if grouped else scenario
 
 
 def _draw_case(
-    random: Random, schema: pa.Schema, place: str, share: float, *, corrects: bool
+    random: Random,
+    schema: pa.Schema,
+    place: str,
+    share: float,
+    *,
+    corrects: bool,
+    clocks: ClockErrors | None = None,
 ) -> QueryCase:
     """Draw a query, which has windows so often."""
     stamped = not pa.types.is_integer(schema.field("ts").type)
     span: Span = (lambda units: f"{units} s") if stamped else (lambda units: units)
     windowed = share == 1.0 or random.random() < share
-    if random.random() < 0.15 and not corrects:
+    if random.random() < 0.15 and not corrects and clocks is None:
         case = draw_operator_query(random, span, windowed=windowed)
     else:
-        case = draw_pattern_query(random, schema, span, windowed=windowed)
+        case = draw_pattern_query(random, schema, span, windowed=windowed, clocks=clocks)
     keyed = random.random() < 0.4
     query = case.query.partition_by("key") if keyed else case.query
     if (query.windows is not None and not corrects) or place == PLACES:
@@ -269,15 +297,16 @@ def _draw_case(
     return replace(case, query=query)
 
 
-def _with_others(random: Random, first: _Scenario) -> _Scenario:
+def _with_others(random: Random, first: _Scenario, clocks: ClockErrors | None) -> _Scenario:
     """Draw other queries that look at the same events, in one place."""
     corrects = first.query.corrects
     schema = _schema(stamped=not pa.types.is_integer(first.schema.field("ts").type))
     others = []
+    draw = partial(_draw_case, random, schema, ONE_PLACE, 0.4, corrects=corrects, clocks=clocks)
     for number in range(random.randint(1, 3)):
-        case = _draw_case(random, schema, ONE_PLACE, 0.4, corrects=corrects)
+        case = draw()
         while is_large(case.query) and first.arrival.events.num_rows > 12:
-            case = _draw_case(random, schema, ONE_PLACE, 0.4, corrects=corrects)
+            case = draw()
         query = replace(case.query, name=f"{case.query.name}{number}")
         others.append(
             replace(
@@ -292,7 +321,7 @@ def _with_others(random: Random, first: _Scenario) -> _Scenario:
 
 def _times_out(query: Query, *, corrects: bool) -> bool:
     """Say whether partial matches that WITHIN ended are compared, too."""
-    plain = query.operator is None and query.windows is None
+    plain = query.operator is None and query.windows is None and query.uncertainty is None
     return plain and query.bound is not None and not corrects
 
 
@@ -367,11 +396,14 @@ def _schema(*, stamped: bool) -> pa.Schema:
     )
 
 
-def _draw_events(random: Random, schema: pa.Schema, most: int, kinds: str) -> pa.Table:
-    """Draw events in order; some have equal times, some no value."""
+def _draw_events(
+    random: Random, schema: pa.Schema, most: int, kinds: str, *, apart: bool = False
+) -> pa.Table:
+    """Draw events in order; some have equal times where they need not be apart, some no value."""
     size = random.choice([random.randint(0, most), random.randint(most // 2, most)])
     unit = 1 if pa.types.is_integer(schema.field("ts").type) else 1_000_000
     gaps = random.choice([(0, 1), (0, 1, 2), (0, 0, 1, 5), (1, 2)])
+    gaps = (1, 2) if apart else gaps
     times = list(accumulate(random.choice(gaps) * unit for _ in range(size)))
     values = [None if random.random() < 0.1 else random.randrange(8) for _ in range(size)]
     return pa.table(
@@ -450,6 +482,8 @@ def _simulate(scenario: _Scenario, random: Random, trace: RunTrace) -> int:
 def _meaning(scenario: _Scenario) -> Meaning:
     arrival = scenario.arrival
     case = replace(scenario.case, query=scenario.query)
+    if case.query.uncertainty is not None:
+        case = replace(case, holds=None)
     return meaning_of(case, arrival.events, arrival.time, timeouts=scenario.timeouts)
 
 
@@ -459,6 +493,7 @@ def _check_outcome(scenario: _Scenario, outcome: RunOutcome) -> None:
     if scenario.query.corrects:
         _check_changes(scenario, outcome, meaning.rows)
         return
+    _check_truth(scenario, outcome)
     _check_matches(scenario.query, outcome.matches, meaning.rows)
     if scenario.query.windows is None and scenario.query.operator is None:
         # Keys come in one order, too.
@@ -495,6 +530,7 @@ def _simulate_stages(
         _check_changes(scenario, stages.outcome, expected)
         check_same("late", [stages.late], [len(arrival.late)])
         return stages.outcome
+    _check_truth(scenario, stages.outcome)
     timed = isinstance(query.windows, SessionWindows | TimeWindows)
     if query.partitions and (timed or not query.numbered):
         # Keys are in any order where they are apart, and where time closes their windows at once.
@@ -513,10 +549,28 @@ def _simulate_stages(
     return stages.outcome
 
 
+def _check_truth(scenario: _Scenario, outcome: RunOutcome) -> None:
+    """Compare matches of events that were seen in another order with those of the true one.
+
+    Nobody knows of an event that a source sent twice, nor of one that came late and passes on with
+    another time than the clock said.
+    """
+    disorder, arrival, true = scenario.query.order_of_arrival, scenario.arrival, scenario.true
+    if true is None:
+        return
+    moved = disorder is not None and disorder.late is Late.PASS and arrival.late
+    doubled = arrival.events.num_rows and max(arrival.events[ID].to_pylist()) >= true.num_rows
+    if moved or doubled:
+        return
+    case = replace(scenario.case, query=scenario.query)
+    check_against_truth(case, true, arrival.events, outcome.matches)
+
+
 def _check_changes(scenario: _Scenario, outcome: RunOutcome, expected: list[Row]) -> None:
     """After the last change all is as if events had come in order, and none was too late."""
     outcome.settle(scenario.query.emission)
     check_same("matches", sorted(map(repr, outcome.matches)), sorted(map(repr, expected)))
+    _check_truth(scenario, outcome)
     _check_aside(scenario, outcome)
 
 
