@@ -23,13 +23,22 @@ class Inlet:
         That of the process, and the secret of the run.
     node, reader
         What is read, and who reads it.
+    number
+        How often who reads was started before.
     """
 
     def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], token: str, node: str, reader: str
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        token: str,
+        node: str,
+        reader: str,
+        number: int = 0,
     ) -> None:
-        self._context, self._token = context, token
+        self._context = context
         self.node, self.reader = node, reader
+        self._who: dict[str, Any] = {"token": token, "node": node, "reader": reader}
+        self._who["number"] = number
         self.socket: zmq.Socket[bytes] | None = None
         self._told = -1
 
@@ -41,7 +50,7 @@ class Inlet:
         self.socket.setsockopt(zmq.RECONNECT_IVL, -1)
         self.socket.connect(address)
         self._told = -1
-        self.send("hello", token=self._token, node=self.node, reader=self.reader, next=wanted)
+        self.send("hello", **self._who, next=wanted)
 
     def receive(self) -> Iterator[tuple[str, State]]:
         """Yield what came and was not yielded yet, one message at most."""

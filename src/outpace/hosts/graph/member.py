@@ -42,7 +42,7 @@ class Member:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         end_with(parent)
         pa.set_cpu_count(1)
-        self._parent = parent
+        self._parent, self.number = parent, number
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(1)
         self._socket = open_socket(self.context, zmq.DEALER)
         self._socket.connect(monitor)

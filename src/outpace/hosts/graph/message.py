@@ -11,6 +11,7 @@ that it keeps), `events`, `promise` (of time), `end`. Between an operator and th
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -40,6 +41,12 @@ def read(data: bytes) -> tuple[str, State]:
     kind = state.numbers.get("kind")
     require(isinstance(kind, str), "these bytes are no message of a link")
     return str(kind), state
+
+
+def knows_secret(message: State, token: str) -> bool:
+    """Say whether who sent a message knows the secret of the run."""
+    told = str(message.numbers.get("token"))
+    return hmac.compare_digest(told.encode(errors="replace"), token.encode())
 
 
 def write_events(rows: pa.Table, numbers: Integers) -> bytes:

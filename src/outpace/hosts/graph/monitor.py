@@ -8,7 +8,6 @@ Paper: Lima et al., section II-C.
 
 from __future__ import annotations
 
-import hmac
 import logging
 import time
 from collections import deque
@@ -23,7 +22,7 @@ import zmq
 
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.errors import InstanceError, OutpaceError, StateError
-from outpace.hosts.graph.message import LOOPBACK, open_socket, read, write
+from outpace.hosts.graph.message import LOOPBACK, knows_secret, open_socket, read, write
 from outpace.hosts.graph.metrics import NodeMetrics
 from outpace.hosts.processes.processes import process_context, start_process
 
@@ -161,14 +160,14 @@ class Monitor:
             peer, *frames = self.socket.recv_multipart()
             try:
                 kind, message = read(b"".join(frames))
-                known = self._known(message.numbers)
+                known = knows_secret(message, self._token)
             except StateError:
-                known = None
-            if known is None:
+                known = False
+            if not known:
                 self.refused += 1
                 _LOG.warning("a peer on the socket of a monitor was refused")
                 continue
-            yield from self._hear(peer, kind, known, message.numbers)
+            yield from self._hear(peer, kind, str(message.numbers["name"]), message.numbers)
 
     def _start(self, name: str) -> None:
         one = self._watched[name]
@@ -180,12 +179,6 @@ class Monitor:
         )
         # Only the process itself may hold its end.
         watched.close()
-
-    def _known(self, numbers: Any) -> str | None:
-        """Return who says something, if it is a process that runs now."""
-        if not hmac.compare_digest(str(numbers.get("token")), self._token):
-            return None
-        return str(numbers.get("name"))
 
     def _hear(self, peer: bytes, kind: str, name: str, numbers: Any) -> Iterator[str]:
         one = self._watched[name]

@@ -124,7 +124,8 @@ class _Operator:
         self._operator = CountedOperator(node.spec)
         self._intake: InputMerge | None = None
         self._inlets = {
-            one.name: Inlet(member.context, token, one.name, node.name) for one in node.inputs
+            one.name: Inlet(member.context, token, one.name, node.name, member.number)
+            for one in node.inputs
         }
         #: Who has said which backups it keeps, before there is anything else.
         self._welcomed: set[str] = set()

@@ -10,7 +10,6 @@ Paper: Lima et al., section II-A (there: output queue).
 
 from __future__ import annotations
 
-import hmac
 import logging
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -26,6 +25,7 @@ from outpace.errors import OutpaceError
 from outpace.hosts.graph.backup import Backup, keep_newest, taken_until
 from outpace.hosts.graph.message import (
     LOOPBACK,
+    knows_secret,
     open_socket,
     read,
     read_backups,
@@ -70,6 +70,8 @@ class OutputQueue:
         self.log.came = begin
         #: Who reads; None where nobody does at the moment.
         self.peer: bytes | None = None
+        #: How often who reads was started before.
+        self.number = 0
         #: The event that is sent next, and that which the reader takes next.
         self._sent = self._taken = begin
         #: Which events the reader had when it came, and how many of them came here again.
@@ -234,14 +236,14 @@ class Outlet:
     def _welcome(self, peer: bytes, message: State) -> None:
         numbers = message.numbers
         key = str(numbers.get("node")), str(numbers.get("reader"))
-        known = hmac.compare_digest(str(numbers.get("token")), self._token)
-        if not known or key not in self.queues:
+        if not knows_secret(message, self._token) or key not in self.queues:
             self._refuse(peer, "it is none of this graph")
             return
-        queue = self.queues[key]
-        if queue.peer is not None:
-            self._peers.pop(queue.peer, None)
-        self._peers[peer], queue.peer = key, peer
+        queue, number = self.queues[key], integer(numbers, "number", NATURAL)
+        self._peers[peer] = key
+        if number < queue.number:
+            return  # It was lost, and who came after it was heard first.
+        queue.peer, queue.number = peer, number
         wanted = numbers.get("next")
         queue.begin_at(None if wanted is None else integer(numbers, "next", NATURAL))
         told = write("welcome", [write_backups(self.backups.values())], token=self._token)

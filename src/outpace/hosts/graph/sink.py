@@ -99,7 +99,7 @@ def _writer(path: str) -> Writer:
 
 def _work(setup: SinkSetup, member: Member, token: str) -> None:
     writer = _writer(setup.path)
-    inlet = Inlet(member.context, token, setup.node, SINK)
+    inlet = Inlet(member.context, token, setup.node, SINK, member.number)
     metrics, end, told = NodeMetrics(), -1, False
     member.ready(None)
     while not member.stopped:

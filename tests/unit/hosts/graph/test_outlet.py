@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pytest
+import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outpace.hosts.graph.backup import NeededNumbers, taken_until
-from outpace.hosts.graph.message import read, read_events
-from outpace.hosts.graph.outlet import OutputQueue
+from outpace.hosts.graph.inlet import Inlet
+from outpace.hosts.graph.message import read, read_events, write
+from outpace.hosts.graph.outlet import Outlet, OutputQueue
 from outpace.ingest.retained import RetainedLog
 
 
@@ -117,3 +121,56 @@ def test_a_retained_log_knows_how_many_events_come_from_a_number_on(
     log.thin(replace(savepoint, trim=needed.trim, skip=needed.skip))
     log.append(rows(41, 41 + fresh))
     assert log.count_from(number) == int((log.events()[1] >= number).sum())
+
+
+@pytest.fixture
+def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(1)
+    yield context
+    context.destroy(0)
+
+
+def heard(outlet: Outlet) -> None:
+    assert outlet.socket.poll(5000)
+    outlet.receive()
+
+
+def answer(inlet: Inlet) -> str:
+    assert inlet.socket is not None
+    assert inlet.socket.poll(5000)
+    return next(kind for kind, _ in inlet.receive())
+
+
+def test_a_lost_reader_that_is_heard_late_takes_no_place(
+    context: zmq.Context[zmq.Socket[bytes]],
+) -> None:
+    """Two connections are heard in any order: who came later may be heard first."""
+    outlet = Outlet(context, "secret", {("one", "two"): OutputQueue(None, 100)})
+    lost, lives = (Inlet(context, "secret", "one", "two", number) for number in (0, 1))
+    lives.connect(outlet.address, None)
+    heard(outlet)
+    assert answer(lives) == "welcome"
+    lost.connect(outlet.address, None)
+    heard(outlet)
+    lost.taken(3)
+    heard(outlet)
+    outlet.queues["one", "two"].append(rows(0, 3))
+    lives.taken(0)
+    heard(outlet)
+    outlet.send()
+    assert answer(lives) == "events"
+    assert outlet.refused == 0
+
+
+@pytest.mark.parametrize("token", ["guess", "Schlüssel", "\ud800", 3, None, ["secret"]])
+def test_who_does_not_know_the_secret_is_refused(
+    context: zmq.Context[zmq.Socket[bytes]], token: object
+) -> None:
+    outlet = Outlet(context, "secret", {("one", "two"): OutputQueue(None, 100)})
+    with context.socket(zmq.DEALER) as peer:
+        peer.connect(outlet.address)
+        peer.send(write("hello", token=token, node="one", reader="two", number=0, next=0))
+        heard(outlet)
+        assert peer.poll(5000)
+        assert read(peer.recv())[0] == "refused"
+    assert outlet.refused == 1
