@@ -161,7 +161,8 @@ class TextSource(_Files):
         super().__post_init__()
         if self.schema is not None:
             a_text(self.schema, "the schema of a source", error=DataError)
-        a_text(self.delimiter, "a delimiter", error=DataError)
+        if len(a_text(self.delimiter, "a delimiter", error=DataError)) != 1:
+            raise DataError(f"the delimiter is one character, not {self.delimiter!r}")
         a_flag(self.header, "header", error=DataError)
 
     def _tables(self, rows: int) -> Iterator[pa.Table]:

@@ -42,6 +42,12 @@ def test_csv_is_replayed(tmp_path, table, rows):
     assert events(source, rows) == expected(table)
 
 
+@pytest.mark.parametrize("delimiter", ["", ";;", 3])
+def test_a_delimiter_is_one_character(delimiter):
+    with pytest.raises(DataError, match="delimiter"):
+        csv("ticks.csv", delimiter=delimiter)
+
+
 @pytest.mark.parametrize("rows", [1, 33, 1000])
 def test_json_lines_are_replayed(tmp_path, table, rows):
     path = tmp_path / "ticks.jsonl"
