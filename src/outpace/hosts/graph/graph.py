@@ -41,6 +41,9 @@ QUEUE_EVENTS: Final = 1 << 16
 #: How long an operator may be silent before it counts as stuck.
 PATIENCE_S: Final = 30.0
 
+#: What the names of the processes of sinks begin with, before that of the operator.
+SINK_OF: Final = "sink of "
+
 #: What takes matches: a function, or the folder of an event log.
 Sink: TypeAlias = "Callable[[pa.Table], None] | str | os.PathLike[str]"
 
@@ -228,6 +231,12 @@ def graph(
                 hint='write {"falls": query}',
             )
         name = a_text(pair[0], "the name of an operator", hint='write {"falls": query}')
+        if not name or name.startswith(SINK_OF):
+            raise BindError(
+                f"no operator is named '{name}'",
+                detail=f"what begins with '{SINK_OF}' is the process of a sink" if name else None,
+                hint="give the operator another name",
+            )
         if name in nodes:
             raise BindError(f"two operators are named '{name}'", hint="give each a name of its own")
         nodes[name] = pair[1] if isinstance(pair[1], Node) else Node(pair[1])

@@ -22,7 +22,7 @@ from outpace.engine.order.source_merge import ticks_of
 from outpace.engine.rows.times import as_integer
 from outpace.engine.state import NATURAL, integer
 from outpace.hosts.graph.folder import GraphFolder
-from outpace.hosts.graph.graph import BoundNode, Graph, bind
+from outpace.hosts.graph.graph import SINK_OF, BoundNode, Graph, bind
 from outpace.hosts.graph.inlet import Inlet
 from outpace.hosts.graph.member import BEAT_S
 from outpace.hosts.graph.message import SINK, read_events
@@ -205,7 +205,7 @@ class GraphRun:
             )
             monitor.start(name, run_operator, setup, inputs, node.spec)
             if name in self._logs:
-                called = f"sink of {name}"
+                called = f"{SINK_OF}{name}"
                 sink_setup = SinkSetup(called, name, self._logs[name])
                 monitor.start(called, run_sink, sink_setup, [name])
             elif name in graph.sinks:
@@ -216,7 +216,7 @@ class GraphRun:
     def _is_done(self) -> bool:
         assert self._monitor is not None
         done = [one.ended for one in self._taken.values()]
-        return all(done) and all(self._monitor.is_done(f"sink of {name}") for name in self._logs)
+        return all(done) and all(self._monitor.is_done(f"{SINK_OF}{name}") for name in self._logs)
 
     def _turn(self, reader: SourceReader) -> Iterator[tuple[str, pa.Table]]:
         """Let everything go on by one turn, and yield what came out."""

@@ -45,6 +45,12 @@ def test_an_operator_and_a_source_of_one_name_are_refused() -> None:
     assert "are named 'events'" in refused(("events", pairs("a", "b", None)))
 
 
+@pytest.mark.parametrize("name", ["", "sink of falls"])
+def test_an_operator_that_would_be_taken_for_a_sink_is_refused(name: str) -> None:
+    told = refused(("falls", pairs("a", "b", None)), (name, values(None).of("falls")))
+    assert f"no operator is named '{name}'" in told
+
+
 def test_a_source_that_nobody_reads_is_refused() -> None:
     other = op.sources.simple_events(10, id="other")
     with pytest.raises(op.BindError, match="no operator reads source 'other'"):
