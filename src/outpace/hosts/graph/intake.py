@@ -147,6 +147,12 @@ class InputMerge:
 
     def end(self, name: str, count: int) -> None:
         """Hear how many events a predecessor had in all."""
+        taken = self._collected[name].needed.at if self.collecting else self._next[name]
+        if count < taken:
+            raise StateError(
+                f"'{name}' has {count} events in all, of which {taken} were taken before",
+                hint="sources give the same events every time a graph goes on",
+            )
         self._ends[name] = count
 
     @property

@@ -97,6 +97,15 @@ def _writer(path: str) -> Writer:
             time.sleep(_TURN_S)
 
 
+def _require(holds: object, setup: SinkSetup, there: int, known: int) -> None:
+    """Refuse a log that does not have the matches that were put into it."""
+    if not holds:
+        raise DataError(
+            f"the log in '{setup.path}' has {there} matches, and the run goes on behind {known}",
+            hint="go on with the log of the earlier run, or name a new folder for the graph",
+        )
+
+
 def _work(setup: SinkSetup, member: Member, token: str) -> None:
     writer = _writer(setup.path)
     inlet = Inlet(member.context, token, setup.node, SINK, member.number)
@@ -112,11 +121,13 @@ def _work(setup: SinkSetup, member: Member, token: str) -> None:
                 low = int(np.searchsorted(numbers, writer.stop))
                 metrics.doubles += low
                 if low < len(numbers):
+                    _require(numbers[low] == writer.stop, setup, writer.stop, int(numbers[low]))
                     writer.append(rows.slice(low))
                 inlet.taken(writer.stop)
                 inlet.send("saved", number=writer.stop)
             elif kind == "end":
                 end = integer(message.numbers, "count", NATURAL)
+                _require(writer.stop <= end, setup, writer.stop, end)
         if writer.stop == end and not told:
             told = True
             member.done()

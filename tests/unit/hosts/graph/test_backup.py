@@ -142,3 +142,16 @@ def test_the_newest_backup_is_kept() -> None:
 def test_bytes_that_are_no_backup_are_refused(data: bytes) -> None:
     with pytest.raises(op.StateError):
         Backup.decode(data)
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_an_input_that_has_less_than_was_taken_of_it_is_refused(rebuilt: bool) -> None:
+    node = node_of(pairs("a", "b"), "east")
+    needed = NeededNumbers(5, np.array([3]))
+    backup = Backup("A", taken_until(5), 0, needed, {"east": needed}) if rebuilt else None
+    intake = InputMerge(node, backup)
+    if not rebuilt:
+        intake.take("east", pa.table({"ts": range(5), "k": list("abcab")}, SCHEMA), np.arange(5))
+    with pytest.raises(op.StateError, match="'east' has 4 events in all, of which 5 were taken"):
+        intake.end("east", 4)
+    intake.end("east", 5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -119,6 +120,20 @@ def test_what_comes_out_here_and_was_taken_does_not_come_again(tmp_path: Path) -
         again = run.tables()["three"]
     # What was acknowledged before the last savepoint does not; the rest comes as it was.
     assert again.equals(want.slice(want.num_rows - again.num_rows))
+
+
+def test_a_log_that_has_less_than_before_is_refused(tmp_path: Path) -> None:
+    """Matches that were acknowledged do not come again, so they would be missing for ever."""
+    source = PacedRows("events", rows=letters(6000, 1))
+    graph = op.graph(source, chain(WINDOWS["count"]), {"three": tmp_path / "log"})
+    with graph.run(tmp_path / "graph") as run:
+        run.tables()
+    shutil.rmtree(tmp_path / "log")
+    with (
+        graph.run(tmp_path / "graph") as run,
+        pytest.raises(op.DataError, match="has 0 matches, and the run goes on behind"),
+    ):
+        run.tables()
 
 
 def test_folders_of_others_are_refused(tmp_path: Path) -> None:
