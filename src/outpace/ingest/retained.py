@@ -29,21 +29,24 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.event import EVENT_ID
 from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, WatermarkArrived
 from outpace.engine.savepoint import Savepoint
 from outpace.engine.state import NATURAL, require
 from outpace.engine.wire import read_stimulus, write_stimulus
-from outpace.errors import DataError
+from outpace.errors import DataError, StateError
 from outpace.ingest.log.folder import SEGMENT_BYTES, create_folder, sync_folder
 from outpace.ingest.log.reader import Log
+from outpace.ingest.log.segment import Damage
 from outpace.ingest.log.writer import Writer
-from outpace.pattern.argument import a_path, a_whole_number
+from outpace.pattern.argument import a_flag, a_path, a_whole_number
 
 #: The files beside the events: what they are needed for, and the stimuli between them.
 _SAVEPOINT: Final = "savepoint"
 _STIMULI: Final = "told"
-#: Before each stimulus: its length, a checksum, how many events came before, and the turn.
-_FRAME: Final = struct.Struct("<IIqqx")
+#: Before each stimulus: its length, a checksum, how many events came before, the turn, and how many
+#: events came with it.
+_FRAME: Final = struct.Struct("<IIqqq")
 #: A file of stimuli is written anew when it has so many more than are left of it.
 _SUPERSEDED: Final = 1024
 
@@ -84,7 +87,7 @@ class RetainedLog:
     ) -> None:
         if events is not None:
             a_whole_number(events, "events", least=1, error=DataError)
-        self._most, self._durable = events, durable
+        self._most, self._durable = events, a_flag(durable, "durable", error=DataError)
         self._segment_bytes = segment_bytes
         self._path: Path | None = None
         #: The numbers of the events that are retained, and of those that came since, which all are.
@@ -265,6 +268,11 @@ class RetainedLog:
                 os.fsync(self._file.fileno())
         self._file_size += 1
 
+    def _is_over(self, kept: tuple[int, int, Stimulus]) -> bool:
+        """Say whether the savepoint knows of a stimulus."""
+        known = self.savepoint
+        return known is not None and (kept[0] < known.at or kept[1] < known.turn)
+
     def _note(self, kept: tuple[int, int, Stimulus]) -> None:
         """Remember a stimulus, in place of one that says less.
 
@@ -297,10 +305,9 @@ class RetainedLog:
             rows = pa.concat_tables(self._rows).slice(trimmed).take(np.flatnonzero(keep))
             self._rows = [rows.combine_chunks()]
         self._known, self._fresh = numbers[keep], range(0)
-        at, turn = savepoint.at, savepoint.turn
-        later = [one for one in self._stimuli if one[0] >= at and one[1] >= turn]
         self.savepoint = savepoint
         self._write_savepoint()
+        later = [one for one in self._stimuli if not self._is_over(one)]
         if len(later) < len(self._stimuli):
             self._stimuli = later
             self._write_stimuli()
@@ -311,12 +318,27 @@ class RetainedLog:
         """Return the events that are retained, and their numbers."""
         numbers = self._numbers
         if self._log is not None:
-            self._log.refresh()
-            first = int(numbers[0]) if len(numbers) else self.came
-            return self._log.read(first, self.came).take(pa.array(numbers - first)), numbers
+            return self._read(self._log, numbers), numbers
         if self.schema is None:
             raise DataError("nothing has been retained")
         return pa.concat_tables([self.schema.empty_table(), *self._rows]), numbers
+
+    def _read(self, log: Log, numbers: Integers) -> pa.Table:
+        """Return events of the folder; what is lost there may be some that nobody needs."""
+        log.refresh()
+        first = int(numbers[0]) if len(numbers) else self.came
+        lost: list[Damage] = []
+        rows = log.read(first, self.came, on_damage="skip", lost=lost)
+        there = np.arange(first, self.came)
+        for one in lost:
+            there = there[(there < one.first) | (there >= one.stop)]
+        if not np.isin(numbers, there).all():
+            raise StateError(
+                f"events that a replay needs are lost in the retained log: {lost[0].reason}",
+                detail=str(lost[0].error().detail),
+                hint="start from the input, with a new log",
+            )
+        return rows.take(pa.array(np.searchsorted(there, numbers)))
 
     def close(self) -> None:
         """Let others write to the folder."""
@@ -408,22 +430,38 @@ class RetainedLog:
         self.schema = self._log.schema
         self.came = self._log.stop
         first = self._log.first
-        there = path / _SAVEPOINT
-        if there.exists():
-            self.savepoint = Savepoint.decode(there.read_bytes())
-            require(self.savepoint.at <= self.came, "the savepoint is ahead of the events")
-            first = max(first, self.savepoint.trim + 1)
-        self._file_size = 0
-        if (path / _STIMULI).exists():
-            for one in _frames((path / _STIMULI).read_bytes()):
-                self._file_size += 1
-                # A piece whose events were not written did not count; it comes again, if at all.
-                if not isinstance(one[2], EventsArrived) or one[0] < self.came:
-                    self._note(one)
+        try:
+            if (path / _SAVEPOINT).exists():
+                self.savepoint = Savepoint.decode((path / _SAVEPOINT).read_bytes())
+                require(self.savepoint.at <= self.came, "the savepoint is ahead of the events")
+                first = max(first, self.savepoint.trim + 1)
+            there = path / _STIMULI
+            self._open_stimuli(there.read_bytes() if there.exists() else b"")
+        except StateError as error:
+            error.where = str(path)
+            raise
         numbers = np.arange(first, self.came)
         if self.savepoint is not None:
             numbers = numbers[~self.savepoint.drops(numbers)]
         self._known, self._fresh = numbers, range(0)
+
+    def _open_stimuli(self, data: bytes) -> None:
+        """Remember the stimuli of before; where all are kept, each event came with one of them."""
+        self._file_size = 0
+        covered = 0 if self.savepoint is None else self.savepoint.at
+        for one, events in _frames(data, self.came):
+            self._file_size += 1
+            if self._is_over(one):
+                continue
+            if isinstance(one[2], EventsArrived):
+                if one[0] >= self.came:
+                    continue  # Its events were not written: it did not count.
+                require(one[0] <= covered, "nobody knows how events came")
+                covered = one[0] + events
+            self._note(one)
+        assert self.schema is not None
+        traced = EVENT_ID.name in self.schema.names
+        require(covered >= self.came or not traced, "nobody knows how the last events came")
 
 
 def _tells_time(stimulus: Stimulus) -> TypeGuard[WatermarkArrived]:
@@ -434,19 +472,25 @@ def _tells_time(stimulus: Stimulus) -> TypeGuard[WatermarkArrived]:
 def _framed(came: int, turn: int, stimulus: Stimulus) -> bytes:
     """Return a stimulus as bytes that `_frames` reads."""
     data = write_stimulus(stimulus)
-    content = _FRAME.pack(len(data), 0, came, turn)[8:] + data
-    return _FRAME.pack(len(data), zlib.crc32(content), came, turn) + data
+    events = stimulus.rows.num_rows if isinstance(stimulus, EventsArrived) else 0
+    content = _FRAME.pack(len(data), 0, came, turn, events)[8:] + data
+    return _FRAME.pack(len(data), zlib.crc32(content), came, turn, events) + data
 
 
-def _frames(data: bytes) -> Iterator[tuple[int, int, Stimulus]]:
-    """Yield stimuli, up to one that was not written as a whole."""
+def _frames(data: bytes, last: int) -> Iterator[tuple[tuple[int, int, Stimulus], int]]:
+    """Yield stimuli, and with how many events each came, up to one that was not written as a whole.
+
+    Behind the last event nothing is lost with it.
+    """
     place = 0
     while place + _FRAME.size <= len(data):
-        size, checksum, came, turn = _FRAME.unpack_from(data, place)
+        size, checksum, came, turn, events = _FRAME.unpack_from(data, place)
         end = place + _FRAME.size + size
         if end > len(data) or zlib.crc32(data[place + 8 : end]) != checksum:
+            torn = (end >= len(data) and came >= last) or not any(data[place:])
+            require(torn, "the stimuli between events are damaged")
             return
         stimulus = read_stimulus(pa.py_buffer(data[place + _FRAME.size : end]))
         require(came in NATURAL and turn in NATURAL, "a stimulus came before the first event")
-        yield came, turn, stimulus
+        yield (came, turn, stimulus), events
         place = end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import signal
 import subprocess
 import sys
@@ -436,6 +437,45 @@ def test_what_was_told_half_is_not_counted(tmp_path: Path) -> None:
     for one in (whole, stream):
         one.advance(15)
     assert op.resume(query, log).watermark == whole.watermark == 15
+
+
+@pytest.mark.parametrize("query", [WINDOWS, WINDOWS.disorder(op.KSlack(6))])
+@pytest.mark.parametrize("damage", ["turned", "cut", "other", "none"])
+def test_a_damaged_log_is_refused_or_gives_the_same(
+    query: op.Query, damage: str, tmp_path: Path
+) -> None:
+    log = op.recover.RetainedLog(tmp_path / "log")
+    stream = op.open(query, recovery="replay", log=log)
+    for first in range(0, 80, 20):
+        stream.push(shuffled(first, 20) if query.order_of_arrival else rows(first, 20))
+    log.close()
+
+    def outcome(name: str, data: bytes | None) -> tuple[object, ...]:
+        shutil.rmtree(tmp_path / "again", ignore_errors=True)
+        shutil.copytree(tmp_path / "log", tmp_path / "again")
+        changed = tmp_path / "again" / name
+        changed.unlink() if data is None else changed.write_bytes(data)
+        again = op.resume(query, op.recover.RetainedLog(tmp_path / "again"))
+        found = again.replayed.to_pylist(), again.push(rows(90, 20)).to_pylist(), again.log.came
+        again.log.close()
+        return found
+
+    want, refused = outcome("writer.lock", b""), 0
+    for name in sorted(one.name for one in (tmp_path / "log").iterdir()):
+        whole = (tmp_path / "log" / name).read_bytes()
+        for place in range(7, len(whole), len(whole) // (1 if damage == "none" else 4) + 1):
+            data: bytes | None = None
+            if damage == "turned":
+                data = whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :]
+            elif damage == "cut":
+                data = whole[:place]
+            elif damage == "other":
+                data = Random(place).randbytes(len(whole))
+            try:
+                assert outcome(name, data) == want
+            except op.OutpaceError:
+                refused += 1
+    assert refused
 
 
 def test_timers_count_after_a_replay() -> None:
