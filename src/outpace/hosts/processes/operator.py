@@ -263,8 +263,34 @@ class ParallelOperator:
 Found = dict[str, pa.Table]
 
 
-class OperatorsInProgram:
-    """The operators of a group, asked as a `ParallelOperator` is.
+class NothingBehind:
+    """What is asked instead of a merger."""
+
+    settled = True
+
+    def counters(self) -> BackCounters:
+        """Return that nothing waits."""
+        return BackCounters(0, 0)
+
+
+class AnsweredAtOnce:
+    """An operator of which each step is complete, asked as a `ParallelOperator` is."""
+
+    #: There is always room, and nothing waits.
+    room = True
+    back = NothingBehind()
+
+    def pop(self) -> Found:
+        """Return what became complete meanwhile: nothing does."""
+        return {}
+
+    def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
+        """Wait for one of some connections; no answer comes."""
+        wait(list(also), timeout)
+
+
+class OperatorsInProgram(AnsweredAtOnce):
+    """The operators of a group, in this program.
 
     Parameters
     ----------
@@ -276,8 +302,7 @@ class OperatorsInProgram:
         Told how many events are set aside, each once, and why.
     """
 
-    #: There is always room, and nothing lies in shared memory.
-    room = True
+    #: Nothing lies in shared memory.
     bytes_written = 0
 
     def __init__(
@@ -291,7 +316,7 @@ class OperatorsInProgram:
         spec = GroupSpec(
             group.queries, schema, sources=sources, choose=compiled_soon, together=True
         )
-        self.front, self.back = GroupOperator(spec), NothingBehind()
+        self.front = GroupOperator(spec)
         self._aside, self._count = aside, count
         self._meter = BusyMeter()
 
@@ -319,23 +344,5 @@ class OperatorsInProgram:
                     found[one.query] = one.matches.table
         yield found
 
-    def pop(self) -> Found:
-        """Return what became complete meanwhile: nothing does."""
-        return {}
-
-    def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
-        """Wait for one of some connections; no answer comes."""
-        wait(list(also), timeout)
-
     def close(self) -> None:
         """Nothing is open."""
-
-
-class NothingBehind:
-    """What is asked instead of a merger."""
-
-    settled = True
-
-    def counters(self) -> BackCounters:
-        """Return that nothing waits."""
-        return BackCounters(0, 0)

@@ -7,9 +7,8 @@ from behind the events that are there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from multiprocessing.connection import Connection, wait
 
 import pyarrow as pa
 
@@ -22,14 +21,14 @@ from outpace.engine.recover.shared import SharedRecoverableOperator
 from outpace.engine.savepoint import Savepoint
 from outpace.hosts.local.recoverable import RecoverableStream
 from outpace.hosts.local.recovery_counters import RecoveryCounters
-from outpace.hosts.processes.operator import NothingBehind, ParallelOperator
+from outpace.hosts.processes.operator import AnsweredAtOnce, ParallelOperator
 from outpace.hosts.processes.worker import WorkResult
 from outpace.ingest.retained import RetainedLog
 from outpace.pattern.query import Query
 
 
-class RecoveredOperator:
-    """A query with its retained log, asked as a `ParallelOperator` is.
+class RecoveredOperator(AnsweredAtOnce):
+    """A query with its retained log; each step waits for what it needs.
 
     Parameters
     ----------
@@ -44,9 +43,6 @@ class RecoveredOperator:
         Told of every answer of an instance in a process.
     """
 
-    #: Each step waits for what it needs.
-    room = True
-
     def __init__(
         self,
         query: Query,
@@ -59,7 +55,7 @@ class RecoveredOperator:
         self._stream = _SharedStream(query, log, sources, watch)
         if schema is not None:
             self._stream.bind(schema)
-        self._aside, self.back = aside, NothingBehind()
+        self._aside = aside
 
     @property
     def bytes_written(self) -> int:
@@ -103,14 +99,6 @@ class RecoveredOperator:
                     self._aside(one)
                 case Emit():
                     yield one.matches.table
-
-    def pop(self) -> pa.Table:
-        """Return what became complete meanwhile: nothing does."""
-        return pa.table({})
-
-    def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
-        """Wait for one of some connections; no answer comes."""
-        wait(list(also), timeout)
 
     def close(self) -> None:
         """End the processes, and let others go on with the log."""
