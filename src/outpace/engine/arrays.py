@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -59,6 +59,24 @@ def rising(first: int, size: int) -> Integers:
 @cache
 def _ramp() -> Integers:
     return np.arange(_RAMP)
+
+
+def repeated(value: bool | int, size: int) -> pa.Array:
+    """Return a value so many times; few of it are a part of an array that is there.
+
+    Examples
+    --------
+    >>> repeated(-1, 3).to_pylist(), repeated(True, 2).to_pylist()
+    ([-1, -1, -1], [True, True])
+    """
+    if size > _RAMP:
+        return pa.repeat(value, size)
+    return _values(value).slice(0, size)
+
+
+@lru_cache(maxsize=8, typed=True)
+def _values(value: bool | int) -> pa.Array:
+    return pa.repeat(value, _RAMP)
 
 
 def distinct(*parts: Integers) -> Integers:

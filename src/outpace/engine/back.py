@@ -38,11 +38,12 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.snapshot import Stateful
-from outpace.engine.speculate.history import MatchHistory
+from outpace.engine.speculate.history import MatchHistory, shown
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import StateError
+from outpace.pattern.query import RowsPerMatch
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,9 @@ class Back(Stateful):
         #: Partial matches that WITHIN ended and nobody was told of, where somebody asks for them.
         self._timed_out: list[pa.Table] = []
         self._nothing = spec.timed_out.empty_table()
+        self._no_matches = WindowMatches.none(spec.bound.output)
+        #: Whether each match is one row.
+        self._one_row = spec.task is not None and spec.bound.query.rows is RowsPerMatch.ONE
 
     @property
     def settled(self) -> bool:
@@ -285,10 +289,11 @@ class Back(Stateful):
             history.give(matches)
             # What is found once more is compared as a whole.
             whole = not history.went_back or not (self._again or any(self._due))
-            matches = WindowMatches.none(self._spec.bound.output)
+            matches = self._no_matches
+            if whole and (sayings := history.emit(self._certain)):
+                self.changes = self.changes.after(sayings, self._now, one_row=self._one_row)
+                matches = shown(self._spec.bound.output, sayings)
             if whole:
-                matches = history.emit(self._certain)
-                self.changes = self.changes.after(matches, self._now)
                 # What is forgotten was said to be certain, now at the latest.
                 history.forget(self._oldest)
             matches = emitted(self._spec.query, matches)

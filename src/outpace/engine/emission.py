@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.identity import MatchIds
+from outpace.engine.speculate.history import Saying
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bound import CONFIRMED, DIFF, left_out
 from outpace.pattern.query import Emission, Query
@@ -50,25 +51,35 @@ class ChangeCounters:
     tentative_wait: int = 0
     confirmed_wait: int = 0
 
-    def after(self, said: WindowMatches, now: int) -> ChangeCounters:
-        """Return the counters after a step that said so, when the greatest time was this."""
-        there = np.flatnonzero(np.diff(said.offsets))
-        first = pa.array(said.offsets[:-1][there])
-        diff = said.table.column(DIFF).take(first).to_numpy()
-        sure = np.zeros(len(there), np.bool_)
-        if CONFIRMED in said.table.column_names:
-            sure = said.table.column(CONFIRMED).take(first).to_numpy().astype(np.bool_)
-        early = (diff > 0) & ~sure
-        waits = np.zeros(len(there), np.int64)
-        if said.found is not None and now != NO_TIME:
-            waits = np.maximum(0, now - np.minimum(said.found[there], now))
-        return replace(
-            self,
-            tentative=self.tentative + int(np.count_nonzero(early)),
-            confirmed=self.confirmed + int(np.count_nonzero(sure)),
-            retracted=self.retracted + int(np.count_nonzero(diff < 0)),
-            tentative_wait=self.tentative_wait + int(waits[early].sum()),
-            confirmed_wait=self.confirmed_wait + int(waits[sure].sum()),
+    def after(self, sayings: Sequence[Saying], now: int, *, one_row: bool) -> ChangeCounters:
+        """Return the counters after a step that said so, when the greatest time was this.
+
+        A match of which no row is shown does not count; none is such where each has one row.
+        """
+        gone = come = come_wait = sure = sure_wait = 0
+        for one in sayings:
+            found, certain, count = one.matches.found, one.certain, len(one)
+            assert found is not None
+            if not one_row:
+                there = np.flatnonzero(np.diff(one.matches.offsets))
+                found, count = found[there], len(there)
+                certain = certain if isinstance(certain, bool) else certain[there]
+            if one.diff < 0:
+                gone += count
+                continue
+            waits = now - np.minimum(found, now) if now != NO_TIME else np.zeros(count, np.int64)
+            if certain is not False:
+                chosen = waits if certain is True else waits[certain]
+                sure, sure_wait = sure + len(chosen), sure_wait + int(chosen.sum())
+            if certain is not True and one.diff:
+                chosen = waits if certain is False else waits[~certain]
+                come, come_wait = come + len(chosen), come_wait + int(chosen.sum())
+        return self.plus(
+            retracted=gone,
+            confirmed=sure,
+            confirmed_wait=sure_wait,
+            tentative=come,
+            tentative_wait=come_wait,
         )
 
     def plus(self, **more: int) -> ChangeCounters:
@@ -79,8 +90,13 @@ class ChangeCounters:
         >>> ChangeCounters(rollbacks=1).plus(rollbacks=2, replayed=5)
         ChangeCounters(tentative=0, confirmed=0, retracted=0, rollbacks=3, replayed=5, ...)
         """
-        known = vars(self)
-        return replace(self, **{name: known[name] + count for name, count in more.items()})
+        # What `dataclasses.replace` does takes several times as long.
+        twin = object.__new__(type(self))
+        known = vars(twin)
+        known.update(vars(self))
+        for name, count in more.items():
+            known[name] += count
+        return twin
 
     def since(self, before: ChangeCounters) -> dict[str, int]:
         """Return by how much the counters grew, by their names."""

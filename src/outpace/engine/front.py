@@ -236,7 +236,7 @@ class Front(Stateful):
         self._untaken = None
         released = self.intake.take(message)
         if self._retained is not None and isinstance(message, EventsArrived) and message.load:
-            self._retained.work.measured(message.load.worked)
+            self._retained.measured(message.load.worked)
         self._lost = not self.intake.in_order
         ended = isinstance(message, SourceEnded) and message.source is None
         said: list[Move] = [*self.intake.aside(released)]
@@ -461,27 +461,28 @@ class Front(Stateful):
         rows = released.rows.select(self._spec.events.names)
         if self._block_size is not None or self._retained is not None:
             rows = as_table(rows)
-            while rows.num_rows and (size := self._size(rows)) < rows.num_rows:
+            times = None if self._retained is None else self._retained.times(rows)
+            while rows.num_rows and (size := self._size(rows, times)) < rows.num_rows:
                 yield from self._route(rows.slice(0, size), int(NO_TIME), ended=False, again=True)
-                rows = rows.slice(size)
+                rows, times = rows.slice(size), None if times is None else times[size:]
         yield from self._route(rows, released.watermark, ended=ended, again=again)
 
-    def _size(self, rows: pa.Table) -> int:
-        """Return how many of the first rows go on together."""
+    def _size(self, rows: pa.Table, times: Integers | None) -> int:
+        """Return how many of the first rows go on together, by their times where marks count."""
         size = rows.num_rows if self._block_size is None else self._block_size(rows)
-        if self._retained is None:
+        if self._retained is None or times is None:
             return size
-        return min(size, self._retained.piece_size(rows, self.certain))
+        return min(size, self._retained.piece_size(times, self.certain))
 
     def _route(
         self, rows: pa.Table | RearrangedRows, watermark: int, *, ended: bool, again: bool = False
     ) -> Iterator[MarkSet | Deliver | Routed]:
-        retained = self._retained
+        retained, certain = self._retained, self.certain
         if retained is not None and retained.wants_mark:
             yield self._mark(retained)
         if retained is not None and not again:
             # No more of what this step let go on comes from before.
-            retained.forget(self.certain)
+            retained.forget(certain)
         splitter, events, split = self._splitter, self._no_events, NO_SPLIT
         arrived = self.arrived + rows.num_rows
         changes = self._lost or splitter is not None or self._schedule is not None
@@ -498,7 +499,8 @@ class Front(Stateful):
         if splitter is not None:
             split = self._close(splitter, split, watermark, ended=ended)
         if retained is not None:
-            retained.take(events.rows, watermark, self.certain)
+            times = events.times if len(events.times) else None
+            retained.take(events.rows, watermark, certain, times)
         if self._schedule is None:
             self._unanswered[0] += changes
             standing = self._standing_of(0)
@@ -519,7 +521,7 @@ class Front(Stateful):
         if retained is None:
             yield Routed(arrived, watermark, ended)
         else:
-            certain = _END if ended else self.certain
+            certain = _END if ended else certain
             now = self.intake.order.now
             yield Routed(arrived, watermark, ended, certain, again, retained.oldest, now)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -87,12 +86,8 @@ class Instance(Stateful):
 
     def step(self, delivery: Deliver) -> Answer:
         """Take events and windows, and return what became final."""
-        if delivery.standing is None:
-            return self._take(delivery)
-        copied = self._stand(delivery.standing)
-        answer = self._take(delivery)
-        found = self._found(answer.matches, delivery)
-        return replace(answer, matches=found, checkpoint_bytes=copied)
+        copied = 0 if delivery.standing is None else self._stand(delivery.standing)
+        return self._take(delivery, copied)
 
     def _stand(self, standing: Standing) -> int:
         """Go back to a mark, and set one, as a delivery says; return how many bytes that copies.
@@ -112,22 +107,29 @@ class Instance(Stateful):
         return 0 if standing.mark is None else self._matcher.copied_bytes
 
     def _found(self, matches: WindowMatches, delivery: Deliver) -> WindowMatches:
-        """Return matches with the time before which all that they depend on lies.
+        """Return matches with the time before which all that they depend on lies, where it counts.
 
         What an event completed is found with it, and not only with all of its block.
         """
-        assert delivery.standing is not None
+        if delivery.standing is None:
+            return matches
         assert self._spec.disorder is not None
-        found = np.full(len(matches), delivery.standing.bound)
-        arrival = delivery.events.arrival
-        if len(matches) and len(arrival):
+        if not len(matches) or not len(delivery.events.arrival):
+            return matches.found_by(np.full(len(matches), delivery.standing.bound))
+        times, arrival = delivery.events.times, delivery.events.arrival
+        if not len(times):
             times = as_integers(delivery.events.rows.column(self._spec.disorder.time))
-            place = np.minimum(np.searchsorted(arrival, matches.event), len(arrival) - 1)
-            own = (matches.phase == COMPLETING) & (arrival[place] == matches.event)
-            found[own] = times[place[own]] + 1
-        return matches.found_by(found)
+        if arrival[-1] - arrival[0] == len(arrival) - 1:
+            place = matches.event - arrival[0]
+        else:
+            place = np.searchsorted(arrival, matches.event)
+        place = np.clip(place, 0, len(arrival) - 1)
+        own = arrival[place] == matches.event
+        if not isinstance(self._matcher, PartitionMatcher):
+            own &= matches.phase == COMPLETING
+        return matches.found_by(np.where(own, times[place] + 1, delivery.standing.bound))
 
-    def _take(self, delivery: Deliver) -> Answer:
+    def _take(self, delivery: Deliver, copied: int) -> Answer:
         events, ended = delivery.own_events, delivery.ended
         watermark = self._watermark(delivery.watermark)
         matcher = self._matcher
@@ -140,7 +142,7 @@ class Instance(Stateful):
                 arrived=delivery.arrived,
             )
             return Answer(
-                settled.matches,
+                self._found(settled.matches, delivery),
                 settled.timed_out,
                 delivery.arrived,
                 delivery.arrived,
@@ -148,16 +150,18 @@ class Instance(Stateful):
                 events=delivery.size,
                 idle=settled.idle,
                 event_counts=settled.event_counts,
+                checkpoint_bytes=copied,
             )
         matches = matcher.step(events, delivery.split, arrived=delivery.arrived, ended=ended)
         return Answer(
-            matches,
+            self._found(matches, delivery),
             self._nothing,
             delivery.arrived,
             matcher.horizon,
             self._promise(watermark),
             matcher.open_windows,
             delivery.size,
+            checkpoint_bytes=copied,
         )
 
     def count(self, delivery: Deliver) -> int:

@@ -277,8 +277,7 @@ def skip_rows(task: Task, found: BlockMatches) -> Integers:
     low, high = found.offsets[:-1], found.offsets[1:]
     if after.skip is Skip.PAST_LAST_ROW:
         return found.rows[high - 1].astype(np.int64) + 1
-    variables = np.array([position.variable for position in task.program.positions], np.int64)
-    wanted = np.isin(variables, list(skip_variables(task.bound))).astype(np.uint8)
+    wanted = np.isin(task.variables, list(skip_variables(task.bound))).astype(np.uint8)
     takes = np.empty(len(low), np.int64)
     search = reduce.nth_first if after.skip is Skip.TO_FIRST else reduce.nth_last
     search(wanted, found.positions, low, high, 0, takes)

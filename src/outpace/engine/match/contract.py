@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.arrays import NO_TIME, Booleans, Integers, Unsigned
+from outpace.engine.match.meaning import LANES, query_words
 from outpace.engine.match.program import Program
 from outpace.errors import MatchError
 from outpace.pattern.bound import BoundQuery
@@ -267,6 +269,16 @@ class Task:
     timeouts: bool = False
     step_budget: int = field(default=STEP_BUDGET)
     pace: Pace = field(default_factory=Pace, compare=False)
+
+    @cached_property
+    def salts(self) -> Unsigned:
+        """Numbers for the ids of matches: two for what the query means, and those of the halves."""
+        return np.stack([query_words(self.bound.query), LANES])
+
+    @cached_property
+    def variables(self) -> Integers:
+        """The variable of each position of the program, by its number."""
+        return np.array([one.variable for one in self.program.positions], np.int64)
 
     def steps_allowed(self, rows: int) -> int:
         """Return how many steps a search from one start may take in a block of so many rows."""

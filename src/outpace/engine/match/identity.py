@@ -13,11 +13,10 @@ with a chance of one in 10^21. So ids are compared, and not what they are made o
 
 from __future__ import annotations
 
-import hashlib
 from binascii import hexlify
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -27,8 +26,8 @@ from outpace.engine.arrays import Integers, Unsigned
 from outpace.engine.event import event_ids
 from outpace.engine.kernels.hashing import hash_runs
 from outpace.engine.match.contract import Block, BlockMatches, Task
+from outpace.engine.match.meaning import LANES, query_words
 from outpace.engine.rows.buckets import key_hashes
-from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.query import Query
 from outpace.pattern.windows import BetweenWindows, CountWindows, LandmarkWindows
 
@@ -122,7 +121,7 @@ class MatchIds:
     def in_windows(self, query: Query, start_time: Integers, number: Integers) -> MatchIds:
         """Return ids that differ where windows do."""
         words = _window_words(query, start_time, number)
-        return MatchIds(self.start, self.words + _mixed(words[:, None] ^ _LANES))
+        return MatchIds(self.start, self.words + _mixed(words[:, None] ^ LANES))
 
 
 def match_ids(task: Task, block: Block, found: BlockMatches) -> MatchIds:
@@ -139,12 +138,10 @@ def identified(task: Task, block: Block, found: BlockMatches) -> Callable[[], Ma
     def make() -> MatchIds:
         if not len(start):
             return MatchIds.joined([])
-        variables = np.array([p.variable for p in task.program.positions], np.int64)
         labels = max(1, len(task.program.names))
-        members = taken * labels + variables[positions] if len(taken) else taken
-        salts = np.stack([query_words(task.bound.query), _LANES])
+        members = taken * labels + task.variables[positions] if len(taken) else taken
         words = np.empty((len(start), 2), np.uint64)
-        hash_runs(salts, first.view(np.uint64), members.view(np.uint64), offsets, words)
+        hash_runs(task.salts, first.view(np.uint64), members.view(np.uint64), offsets, words)
         return MatchIds(start, words)
 
     return cache(make)
@@ -176,14 +173,6 @@ def row_ids(
     return MatchIds(event, words)
 
 
-@lru_cache(maxsize=64)
-def query_words(query: Query) -> Unsigned:
-    """Return two numbers that stand for what a query means, however it is run."""
-    if query.windows == LandmarkWindows() and not query.numbered:
-        query = replace(query, windows=None)  # A partition is its only window.
-    return np.array(_words_of(print_identity(query)), np.uint64)
-
-
 def _window_words(query: Query, start_time: Integers, number: Integers) -> Unsigned:
     """Return a number for each window of a partition."""
     if query.windows is None or isinstance(
@@ -192,11 +181,6 @@ def _window_words(query: Query, start_time: Integers, number: Integers) -> Unsig
         # When they start is known in some paths alone.
         return number.view(np.uint64) * _GOLDEN
     return start_time.view(np.uint64) * _GOLDEN
-
-
-def _words_of(text: str) -> tuple[int, int]:
-    digest = hashlib.sha256(text.encode()).digest()
-    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:16], "little")
 
 
 def _mixed(words: Unsigned) -> Unsigned:
@@ -208,7 +192,3 @@ def _mixed(words: Unsigned) -> Unsigned:
     words *= _SECOND
     words ^= words >> np.uint64(31)
     return words
-
-
-#: What makes the two halves of an id differ.
-_LANES: Final = np.array([0, 0xD1342543DE82EF95], np.uint64)

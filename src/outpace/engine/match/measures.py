@@ -86,10 +86,6 @@ class _View:
     end: Integers
 
     @cached_property
-    def _variables(self) -> Integers:
-        return np.array([p.variable for p in self.task.program.positions], np.int64)
-
-    @cached_property
     def _segment(self) -> Integers:
         return self.found.segment[self.match]
 
@@ -131,7 +127,7 @@ class _View:
             reduce.takes_of_rows(wanted, self.found.rows, self.low, self.end, takes)
         known = takes >= 0
         variables = np.zeros(len(takes), np.int64)
-        variables[known] = self._variables[self.found.positions[takes[known]]]
+        variables[known] = self.task.variables[self.found.positions[takes[known]]]
         names = pa.array(self.task.program.names, pa.string())
         return names.take(pa.array(variables, mask=~known))
 
@@ -227,7 +223,7 @@ class _View:
             assert place.origin == "row"
             assert not place.shift
             names = pa.array(self.task.program.names, pa.string())
-            return names.take(pa.array(self._variables[found.positions]))
+            return names.take(pa.array(self.task.variables[found.positions]))
 
         def number() -> pa.Array:
             return pa.array(np.repeat(found.number, np.diff(found.offsets)).astype(np.int64))
@@ -261,7 +257,7 @@ class _View:
                 seen_segment = segment
             low, high = int(self.low[output]), int(self.end[output])
             context.rows = (self.found.rows[low:high] - begin).tolist()
-            context.labels = self._variables[self.found.positions[low:high]].tolist()
+            context.labels = self.task.variables[self.found.positions[low:high]].tolist()
             context.current = int(self.high[output]) - low - 1
             context.match_number = int(self.found.number[match])
             yield evaluate(context)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Integers, repeated
 from outpace.engine.match.contract import Block, BlockMatches, Task, TimedOut
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.match.measures import evaluate_measures
@@ -59,9 +59,9 @@ def match_rows(
     if rows_mode is RowsPerMatch.ALL_WITH_UNMATCHED:
         row_index, measures = _with_unmatched(block, found, row_index, match_index, measures)
     if bound.query.corrects:
-        measures[DIFF] = pa.array(np.ones(len(row_index), np.int64))
+        measures[DIFF] = repeated(1, len(row_index))
     if bound.query.confirms:
-        measures[CONFIRMED] = pa.array(np.ones(len(row_index), np.bool_))
+        measures[CONFIRMED] = repeated(True, len(row_index))
     columns = {
         name: gather(block.columns[name], row_index)
         for name in bound.matched.names
@@ -128,7 +128,6 @@ def timed_out_table(task: Task, block: Block, partial: TimedOut | None) -> pa.Ta
     bound, program = task.bound, task.program
     last_at = partial.offsets[1:] - 1
     last_row = partial.rows[last_at]
-    variables = np.array([p.variable for p in program.positions], np.int64)
     names = np.array(program.names, dtype=object)
     offsets = pa.array(partial.offsets.astype(np.int32))
     columns = [block.columns[name].take(pa.array(partial.start)) for name in bound.partition_by]
@@ -140,7 +139,7 @@ def timed_out_table(task: Task, block: Block, partial: TimedOut | None) -> pa.Ta
     else:
         time = block.columns[bound.time]
         columns += [time.take(pa.array(partial.start)), time.take(pa.array(last_row))]
-    labels = pa.array(names[variables[partial.positions]].tolist(), pa.string())
+    labels = pa.array(names[task.variables[partial.positions]].tolist(), pa.string())
     columns.append(pa.ListArray.from_arrays(offsets, labels))
     columns.append(
         pa.ListArray.from_arrays(offsets, pa.array(block.arrivals[partial.rows], pa.int64()))

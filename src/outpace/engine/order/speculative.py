@@ -159,10 +159,13 @@ class SpeculativeOrder(Reorderer):
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events; after an error nothing is taken."""
         clock, rows, late, invalid, _ = self._admit(events)
-        times = as_integers(one_array(rows.column(self._time)))
-        greatest = max(self._greatest, int(times.max(initial=NO_TIME)))
         if self._mover is not None:
             greatest = clock.greatest
+        elif clock.rule is not None and events.spans is None:
+            greatest = max(self._greatest, clock.greatest)  # It has seen the same events.
+        else:
+            times = as_integers(one_array(rows.column(self._time)))
+            greatest = max(self._greatest, int(times.max(initial=NO_TIME)))
         factor = self._factor if events.load is None else self._factor.follow(events.load.busy)
         due, correcting = _due(clock.watermark, greatest, factor.alpha), None
         rows = self._used(rows)

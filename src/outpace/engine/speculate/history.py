@@ -15,18 +15,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.arrays import NO_TIME, Booleans, Integers, repeated
+from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.kernels.pairs import paired_ids
 from outpace.engine.rows.partition import gather
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, typed
-from outpace.engine.window_match.result import WindowMatches, numbers_of_rows
+from outpace.engine.window_match.result import (
+    WindowMatches,
+    numbers_of_rows,
+    told_of,
+)
 from outpace.pattern.bound import CONFIRMED, DIFF, MATCH
 
 Mark = TypeVar("Mark")
@@ -42,25 +48,58 @@ class GivenMatches:
         The matches.
     found
         For each, the time before which all that it depends on lies.
-    certain
-        For each, whether it was said that nothing takes it back any more.
+    known
+        For each, whether it was said that nothing takes it back any more when it was there before;
+        None where none was. The others are certain when time has come so far.
     """
 
     matches: WindowMatches
     found: Integers
-    certain: Booleans
+    known: Booleans | None = None
 
     def __len__(self) -> int:
         return len(self.found)
 
+    @cached_property
+    def is_rising(self) -> bool:
+        """Whether the matches become certain one after the other."""
+        return self.known is None and is_ascending(self.found)
+
+    def certain(self, time: int) -> Booleans:
+        """Return for each whether it is said that nothing takes it back: so far time has come."""
+        certain = self.found <= time
+        return certain if self.known is None else certain | self.known
+
     @staticmethod
-    def joined(output: pa.Schema, parts: Sequence[GivenMatches]) -> GivenMatches:
-        """Return the matches of all parts, one part after the other."""
+    def joined(output: pa.Schema, parts: Sequence[GivenMatches], time: int) -> GivenMatches:
+        """Return the matches of all parts, one part after the other; so far time has come."""
         return GivenMatches(
             WindowMatches.joined(output, [part.matches for part in parts]),
             np.concatenate([np.zeros(0, np.int64), *(part.found for part in parts)]),
-            np.concatenate([np.zeros(0, np.bool_), *(part.certain for part in parts)]),
+            np.concatenate([np.zeros(0, np.bool_), *(part.certain(time) for part in parts)]),
         )
+
+
+@dataclass(frozen=True)
+class Saying:
+    """Matches of which the same is said.
+
+    Parameters
+    ----------
+    matches
+        The matches.
+    diff
+        1 where they are new, -1 where they are taken back, 0 where they stay.
+    certain
+        For each, whether nothing takes it back any more, or for all.
+    """
+
+    matches: WindowMatches
+    diff: int
+    certain: Booleans | bool
+
+    def __len__(self) -> int:
+        return len(self.matches)
 
 
 class MatchStretch(Stateful, Generic[Mark]):
@@ -100,6 +139,8 @@ class MatchHistory(Stateful, Generic[Mark]):
         self._fresh: list[tuple[int, WindowMatches]] = []
         #: What came out since the mark that the operator went back to; None where it did not.
         self._before: GivenMatches | None = None
+        #: So far time has come for certain, and all that depends on no more was said to be certain.
+        self._time = int(NO_TIME)
         #: The stretch, and in it the first part, of which not all is known to be certain.
         self._unsure = (0, 0)
 
@@ -119,7 +160,7 @@ class MatchHistory(Stateful, Generic[Mark]):
         given = [one for stretch in since for one in stretch.given]
         if self._before is not None:
             given.append(self._before)
-        self._before = GivenMatches.joined(self._output, given)
+        self._before = GivenMatches.joined(self._output, given, self._time)
         self._stretches[place:] = [MatchStretch(number, since[0].mark)]
         self._fresh = [one for one in self._fresh if one[0] < number]
         self._unsure = min(self._unsure, (place, 0))
@@ -130,28 +171,40 @@ class MatchHistory(Stateful, Generic[Mark]):
         if len(matches):
             self._fresh.append((self._stretches[-1].number, matches))
 
-    def emit(self, certain: int) -> WindowMatches:
+    def emit(self, certain: int) -> list[Saying]:
         """Return what is to be said: nothing that comes lies before a time."""
-        sure = self._make_certain(certain) if self._speculates else None
-        fresh = [_given(matches, certain) for _, matches in self._fresh]
-        after = GivenMatches.joined(self._output, fresh)
+        out = self._made_certain(certain) if self._speculates else []
+        fresh = [_given(matches) for _, matches in self._fresh]
         if self._before is None:
-            out = [said(after.matches, 1, after.certain) if self._speculates else after.matches]
+            for one in fresh:
+                out += self._come(one, certain)
         else:
+            after = GivenMatches.joined(self._output, fresh, certain)
             change = changes(self._before, after)
-            gone = said(change.gone, -1, np.zeros(len(change.gone), np.bool_))
-            out = [gone, said(change.come, 1, change.certain)]
+            out.append(Saying(change.gone, -1, False))
             if self._speculates:
-                out.insert(1, said(change.confirmed, 0))
+                out.append(Saying(change.confirmed, 0, True))
+            out.append(Saying(change.come, 1, self._speculates and change.certain))
             ends = np.cumsum([len(one) for one in fresh], dtype=np.int64)
             fresh = [
-                replace(one, certain=one.certain | change.kept[end - len(one) : end])
+                replace(one, known=change.kept[end - len(one) : end])
                 for one, end in zip(fresh, ends, strict=True)
             ]
-        if sure is not None and len(sure):
-            out.insert(0, said(sure, 0))
+        self._time = max(self._time, certain)
         self._keep(fresh)
-        return WindowMatches.joined(self._output, out)
+        return [one for one in out if len(one)]
+
+    def _come(self, given: GivenMatches, time: int) -> list[Saying]:
+        """Say that matches come, and which of them are certain: nothing lies before a time."""
+        if not self._speculates:
+            return [Saying(given.matches, 1, False)]
+        if not given.is_rising:
+            return [Saying(given.matches, 1, given.certain(time))]
+        sure = int(np.searchsorted(given.found, time, "right"))
+        if sure in (0, len(given)):
+            return [Saying(given.matches, 1, sure > 0)]
+        parts = given.matches.part(0, sure), given.matches.part(sure, len(given))
+        return [Saying(parts[0], 1, True), Saying(parts[1], 1, False)]
 
     def _keep(self, fresh: Sequence[GivenMatches]) -> None:
         """Note the matches that came out."""
@@ -163,12 +216,9 @@ class MatchHistory(Stateful, Generic[Mark]):
             given.append(one)
         self._fresh, self._before = [], None
 
-    def _make_certain(self, time: int) -> WindowMatches:
-        """Return the matches that are certain and were not said to be: nothing lies before a time.
-
-        They are said to be now.
-        """
-        sure = []
+    def _made_certain(self, time: int) -> list[Saying]:
+        """Say that matches are certain, and were not said to be: nothing lies before a time."""
+        sure: list[Saying] = []
         number, place = self._unsure
         while number < len(self._stretches):
             parts = self._stretches[number].given
@@ -178,15 +228,21 @@ class MatchHistory(Stateful, Generic[Mark]):
                 number, place = number + 1, 0
                 continue
             given = parts[place]
-            fresh = (given.found <= time) & ~given.certain
-            if fresh.any():
-                sure.append(given.matches.take(np.flatnonzero(fresh)))
-                given = parts[place] = replace(given, certain=given.certain | fresh)
-            if not given.certain.all():
+            if given.is_rising:
+                begin, end = np.searchsorted(given.found, (self._time, time), "right").tolist()
+                is_all = end == len(given)
+                fresh = given.matches.part(begin, end)
+            else:
+                certain = given.certain(time)
+                is_all = bool(certain.all())
+                fresh = given.matches.take(np.flatnonzero(certain & ~given.certain(self._time)))
+            if len(fresh):
+                sure.append(Saying(fresh, 0, True))
+            if not is_all:
                 break  # What was found later depends on later times.
             place += 1
         self._unsure = number, place
-        return WindowMatches.joined(self._output, sure)
+        return sure
 
     def forget(self, oldest: int) -> None:
         """Forget the matches that came out before a mark: no part goes back before it."""
@@ -208,10 +264,9 @@ class MatchHistory(Stateful, Generic[Mark]):
 
     def state(self) -> State:
         """Return all that is kept but the marks, for `restore`."""
-        given = GivenMatches.joined(
-            self._output, [one for stretch in self._stretches for one in stretch.given]
-        )
-        return State({"oldest": self._stretches[0].number}, _tables(given))
+        given = [one for stretch in self._stretches for one in stretch.given]
+        tables = _tables(GivenMatches.joined(self._output, given, self._time))
+        return State({"oldest": self._stretches[0].number}, tables)
 
     def restore(self, state: State, base: Mark) -> None:
         """Go on from what `state` returned, and from the back as it stood at the first mark."""
@@ -221,14 +276,15 @@ class MatchHistory(Stateful, Generic[Mark]):
         self._stretches = [stretch]
 
 
-def _given(matches: WindowMatches, certain: int) -> GivenMatches:
-    """Return matches that come out now: nothing that comes lies before a time."""
+def _given(matches: WindowMatches) -> GivenMatches:
+    """Return matches that come out now."""
     assert matches.found is not None
-    return GivenMatches(matches, matches.found, matches.found <= certain)
+    return GivenMatches(matches, matches.found)
 
 
 def _tables(given: GivenMatches) -> list[pa.Table]:
-    sure = pa.table({"found": given.found, "certain": given.certain.astype(np.int64)})
+    assert given.known is not None
+    sure = pa.table({"found": given.found, "certain": given.known.astype(np.int64)})
     tables = [pa.table(given.matches.numbers), given.matches.table, sure]
     return [table.combine_chunks() for table in tables]
 
@@ -266,7 +322,12 @@ class Changes:
 
 
 def changes(given: GivenMatches, should: GivenMatches) -> Changes:
-    """Compare matches that came out with those that should have, by their ids."""
+    """Compare matches that came out with those that should have, by their ids.
+
+    Of both is known which are certain.
+    """
+    assert given.known is not None
+    assert should.known is not None
     # Each column is read several times, and would be put together as often.
     before, after = (
         one.matches.shown_as(one.matches.table.combine_chunks(), one.matches.diff)
@@ -279,32 +340,43 @@ def changes(given: GivenMatches, should: GivenMatches) -> Changes:
     gone, come = np.ones(len(before), np.bool_), np.ones(len(after), np.bool_)
     gone[old] = come[new] = False
     kept = np.zeros(len(after), np.bool_)
-    kept[new] = given.certain[old]
+    kept[new] = given.known[old]
     fresh = np.flatnonzero(come)
     return Changes(
         before.take(np.flatnonzero(gone)),
         after.take(fresh),
-        should.certain[fresh],
-        after.take(np.flatnonzero(should.certain & ~come & ~kept)),
+        should.known[fresh],
+        after.take(np.flatnonzero(should.known & ~come & ~kept)),
         kept,
     )
 
 
-def said(matches: WindowMatches, diff: int, certain: Booleans | None = None) -> WindowMatches:
+def shown(output: pa.Schema, sayings: Sequence[Saying]) -> WindowMatches:
     """Return matches with what is said of them in their columns: that they come, go or stay.
 
-    And which of them are certain, by default all.
+    And which of them are certain.
     """
-    table = matches.table
-    place, *sure = _told(table.schema)
-    columns = table.columns
-    columns[place] = pa.chunked_array([pa.array(np.full(table.num_rows, diff))])
+    diffs = {one.diff for one in sayings}
+    place, *sure = _told(output)
+    if not sayings or (not sure and diffs == {1}):
+        # That is what they say.
+        return WindowMatches.joined(output, [one.matches for one in sayings])
+    tables = [one.matches.table for one in sayings]
+    rows = [one.num_rows for one in tables]
+    told = [repeated(one.diff, count) for one, count in zip(sayings, rows, strict=True)]
+    table = pa.concat_tables(tables).set_column(place, DIFF, pa.chunked_array(told))
     if sure:
-        flags = np.ones(len(matches), np.bool_) if certain is None else certain
-        sizes = np.diff(matches.offsets)
-        rows = flags if bool((sizes == 1).all()) else np.repeat(flags, sizes)
-        columns[sure[0]] = pa.chunked_array([pa.array(rows)])
-    return matches.shown_as(pa.Table.from_arrays(columns, schema=table.schema), diff)
+        flags = [_flags(one, count) for one, count in zip(sayings, rows, strict=True)]
+        table = table.set_column(sure[0], CONFIRMED, pa.chunked_array(flags))
+    diff = diffs.pop() if len(diffs) == 1 else 0
+    return told_of([one.matches for one in sayings], table, diff)
+
+
+def _flags(saying: Saying, rows: int) -> pa.Array:
+    """Return for each row whether its match is certain."""
+    if isinstance(saying.certain, bool):
+        return repeated(saying.certain, rows)
+    return pa.array(np.repeat(saying.certain, np.diff(saying.matches.offsets)))
 
 
 def _told(schema: pa.Schema) -> list[int]:

@@ -81,7 +81,7 @@ class Standings(Stateful):
         """Return what an instance hears with a delivery: see `Standing`, and the newest mark."""
         standing, self._next[instance] = self._next[instance], _NOTHING
         self._sent[instance].append(newest)
-        return replace(standing, bound=bound, oldest=oldest)
+        return Standing(bound, standing.back_to, standing.mark, oldest)
 
     def take_answer(self, instance: int) -> int | None:
         """Return the last mark before the delivery that is answered; None where it is of no use."""

@@ -83,6 +83,8 @@ class EventStretches(Stateful, Generic[Mark]):
         self.work = WorkEstimate()
         #: All that went on lies before this time, and time has not come further.
         self.bound = int(NO_TIME)
+        #: Whether the next rows should begin a stretch; None where nobody has asked since a change.
+        self._wants: bool | None = None
 
     def __len__(self) -> int:
         return self._size
@@ -136,8 +138,15 @@ class EventStretches(Stateful, Generic[Mark]):
         """Whether the next rows should begin a stretch."""
         if not self._stretches:
             return True
-        last = self._stretches[-1]
-        return bool(last.size) and last.size >= self._interval(last.size, 0, last.sure)
+        if self._wants is None:
+            size, sure = self._stretches[-1].size, self._stretches[-1].sure
+            self._wants = bool(size) and size >= self._interval(size, 0, sure)
+        return self._wants
+
+    def measured(self, seconds: float) -> None:
+        """Take how long the host worked for all that went on since it said so before."""
+        self.work.measured(seconds)
+        self._wants = None
 
     def _interval(self, since: int, coming: int, sure: int) -> int:
         """Return how many rows a stretch should have: see `CheckpointWork`."""
@@ -159,39 +168,45 @@ class EventStretches(Stateful, Generic[Mark]):
             )
         return interval
 
-    def piece_size(self, rows: pa.Table, certain: int) -> int:
+    def times(self, rows: pa.Table) -> Integers:
+        """Return the times of rows, for `piece_size` and `take`."""
+        return as_integers(rows.column(self._time))
+
+    def piece_size(self, times: Integers, certain: int) -> int:
         """Return how many of the first of some rows go on together, so that marks lie well.
 
         Nobody goes back before what is certain, so no mark lies there.
         """
-        sure = self._sure(rows, certain)
+        sure = int(np.searchsorted(times, certain))
         last = self._stretches[-1] if self._stretches else None
         if last is None or self.wants_mark:
-            return max(sure, self._interval(0, rows.num_rows, sure))
-        interval = self._interval(last.size, rows.num_rows, last.sure + sure)
+            return max(sure, self._interval(0, len(times), sure))
+        interval = self._interval(last.size, len(times), last.sure + sure)
         return max(1, sure, interval - last.size)
-
-    def _sure(self, rows: pa.Table, certain: int) -> int:
-        """Return how many of some rows lie before a time."""
-        return int(np.searchsorted(as_integers(rows.column(self._time)), certain))
 
     def mark(self, mark: Mark) -> int:
         """Begin a stretch: the front stands so now; return its number."""
-        number, self._next = self._next, self._next + 1
+        number, self._next, self._wants = self._next, self._next + 1, None
         self._stretches.append(Stretch(number, mark, self.bound))
         return number
 
-    def take(self, rows: pa.Table, watermark: int, certain: int) -> None:
-        """Note rows that went on, in their order, how far time had come then, and for certain."""
+    def take(
+        self, rows: pa.Table, watermark: int, certain: int, times: Integers | None = None
+    ) -> None:
+        """Note rows that went on, in their order, how far time had come then, and for certain.
+
+        Who knows the times of the rows gives them.
+        """
         if rows.num_rows:
+            self._wants = None
+            times = self.times(rows) if times is None else times
             self.work.take(rows.num_rows)
             stretch = self._stretches[-1]
             stretch.rows.append(rows)
             stretch.size += rows.num_rows
-            stretch.sure += self._sure(rows, certain)
+            stretch.sure += int(np.searchsorted(times, certain))
             self._size += rows.num_rows
-            last = as_integers(rows.column(self._time).slice(rows.num_rows - 1))
-            self.bound = max(self.bound, int(last[0]) + 1)
+            self.bound = max(self.bound, int(times[-1]) + 1)
         self.bound = max(self.bound, int(watermark))
 
     def go_back(self, late: pa.Table) -> pa.Table:
@@ -206,8 +221,9 @@ class EventStretches(Stateful, Generic[Mark]):
         self._stretches.append(first)
         self.bound = first.bound
         self._used += 1
+        self._wants = None
         self._size -= sum(stretch.size for stretch in since)
-        before = sum(self._sure(rows, time) for rows in since[0].rows)
+        before = sum(int(np.searchsorted(self.times(rows), time)) for rows in since[0].rows)
         self.work.go_back(before / max(1, since[0].size))
         rows = [one for stretch in since for one in stretch.rows]
         return pa.concat_tables([self._rows.empty_table(), *rows])
@@ -217,7 +233,7 @@ class EventStretches(Stateful, Generic[Mark]):
         behind = sum(stretch.bound <= certain for stretch in self._stretches[1:])
         if behind and certain != NO_TIME:
             self._size -= sum(stretch.size for stretch in self._stretches[:behind])
-            self._stretches = self._stretches[behind:]
+            self._stretches, self._wants = self._stretches[behind:], None
 
     def state(self) -> State:
         """Return all that is kept but the marks, for `restore`."""

@@ -23,6 +23,7 @@ from outpace.engine.match.output import match_rows
 from outpace.engine.rows.partition import column_arrays, gather
 from outpace.engine.state import ANY, NATURAL, integers, require, typed
 from outpace.pattern.bound import BoundQuery
+from outpace.pattern.query import RowsPerMatch
 from outpace.pattern.types import is_instant, is_integer
 from outpace.pattern.windows import TimeWindows
 
@@ -140,18 +141,33 @@ class WindowMatches:
 
         Those that lie together are not copied, unless they would hold much more than they are.
         """
-        own: Integers | slice = chosen
         near = max(_FEW, _SHARE * len(chosen)) >= len(self)
         if len(chosen) and near and bool((np.diff(chosen) == 1).all()):
-            own = slice(int(chosen[0]), int(chosen[-1]) + 1)
-            begins = self.offsets[own.start : own.stop + 1]
-            table, offsets = self.table.slice(begins[0], begins[-1] - begins[0]), begins - begins[0]
-        else:
-            table, offsets = take_rows(self.table, self.offsets, chosen)
-        known = {"table": table, "offsets": offsets, "event": self.event[own], "diff": self.diff}
+            return self._stretch(slice(int(chosen[0]), int(chosen[-1]) + 1))
+        table, offsets = take_rows(self.table, self.offsets, chosen)
+        return self._own(chosen, table, lambda: offsets)
+
+    def part(self, begin: int, end: int) -> WindowMatches:
+        """Return the matches from one on up to another; as `take`, but nobody looks at them."""
+        if max(_FEW, _SHARE * (end - begin)) < len(self):
+            return self.take(np.arange(begin, end))
+        return self._stretch(slice(begin, end))
+
+    def _stretch(self, own: slice) -> WindowMatches:
+        begins = self.offsets[own.start : own.stop + 1]
+        first = int(begins[0])
+        rows = self.table.slice(first, int(begins[-1]) - first)
+        return self._own(own, rows, lambda: begins - first)
+
+    def _own(
+        self, own: Integers | slice, table: pa.Table, offsets: Callable[[], Integers]
+    ) -> WindowMatches:
+        """Return some matches, whose rows are known."""
+        known = {"table": table, "event": self.event[own], "diff": self.diff}
         found = None if self.found is None else self.found[own]
         return LazyMatches(
             {**known, "found": found, "identify": lambda: self.ids.take(own)},
+            offsets=offsets,
             phase=lambda: self.phase[own],
             window=lambda: self.window[own],
             partition=lambda: self.partition[own],
@@ -189,23 +205,42 @@ class WindowMatches:
         if not parts:
             return WindowMatches.none(schema)
 
-        def offsets() -> Integers:
-            counts = np.concatenate([np.diff(part.offsets) for part in parts])
-            return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
         return LazyMatches(
             {
                 "table": pa.concat_tables([part.table for part in parts]),
-                "event": np.concatenate([part.event for part in parts]),
-                "identify": lambda: MatchIds.joined([part.ids for part in parts]),
                 "diff": _diff_of(parts),
                 "found": _all_found(parts),
             },
-            offsets=offsets,
-            phase=lambda: np.concatenate([part.phase for part in parts]),
-            window=lambda: np.concatenate([part.window for part in parts]),
-            partition=lambda: np.concatenate([part.partition for part in parts]),
+            **_joining(parts),
         )
+
+
+def told_of(parts: Sequence[WindowMatches], table: pa.Table, diff: int) -> WindowMatches:
+    """Return the matches of all parts with other rows, as many for each, that come, go or stay.
+
+    When they were found is not told.
+    """
+    return LazyMatches({"table": table, "diff": diff}, **_joining(parts))
+
+
+def _joining(parts: Sequence[WindowMatches]) -> dict[str, Callable[[], object]]:
+    """Return what makes of some parts what matches have, but for rows and what is said of them."""
+
+    def offsets() -> Integers:
+        counts = np.concatenate([np.diff(part.offsets) for part in parts])
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def identify() -> Callable[[], MatchIds]:
+        return lambda: MatchIds.joined([part.ids for part in parts])
+
+    return {
+        "offsets": offsets,
+        "identify": identify,
+        "event": lambda: np.concatenate([part.event for part in parts]),
+        "phase": lambda: np.concatenate([part.phase for part in parts]),
+        "window": lambda: np.concatenate([part.window for part in parts]),
+        "partition": lambda: np.concatenate([part.partition for part in parts]),
+    }
 
 
 def _diff_of(parts: Sequence[WindowMatches]) -> int:
@@ -226,7 +261,7 @@ class LazyMatches(WindowMatches):
     Parameters
     ----------
     known
-        The columns that are there already: `table` and `identify` at least. None where all is, as
+        The columns that are there already: `table` at least. None where all is, as
         `dataclasses.replace` gives it.
     made
         The others.
@@ -256,6 +291,8 @@ def found_matches(
     table, match_of = match_rows(task, block, found, identify)
 
     def offsets() -> Integers:
+        if task.bound.query.rows is RowsPerMatch.ONE:
+            return np.arange(len(event) + 1)
         counts = np.bincount(match_of, minlength=len(event))
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 

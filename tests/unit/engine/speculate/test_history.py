@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from outpace.engine.emission import ChangeCounters
 from outpace.engine.match.identity import MatchIds
-from outpace.engine.speculate.history import GivenMatches, MatchHistory, changes, said
+from outpace.engine.speculate.history import GivenMatches, MatchHistory, Saying, changes, shown
 from outpace.engine.window_match.result import WindowMatches
 
 OUTPUT = pa.schema(
@@ -48,7 +50,7 @@ def given_of(found: WindowMatches, certain: bool = False) -> GivenMatches:
 def changed(before: WindowMatches, after: WindowMatches) -> WindowMatches:
     """What is wrong now, and what is new."""
     change = changes(given_of(before), given_of(after))
-    return WindowMatches.joined(OUTPUT, [said(change.gone, -1), said(change.come, 1)])
+    return shown(OUTPUT, [Saying(change.gone, -1, False), Saying(change.come, 1, False)])
 
 
 def test_what_is_the_same_does_not_come_again() -> None:
@@ -91,7 +93,7 @@ def found(number: int, time: int) -> WindowMatches:
 
 def told(history: MatchHistory[str], certain: int) -> list[tuple[int, int, bool]]:
     """What is said of matches: their ids, whether they come, go or stay, and whether for sure."""
-    out = history.emit(certain)
+    out = shown(OUTPUT, history.emit(certain))
     columns = (out.table[name].to_pylist() for name in ("diff", "confirmed"))
     return [*zip(out.ids.words[:, 0].tolist(), *columns, strict=True)]
 
@@ -140,6 +142,45 @@ def test_what_nobody_goes_back_before_is_forgotten() -> None:
         kept.forget(number - 1)
     with pytest.raises(ValueError, match="2 is not in list"):
         kept.go_back(2)
+
+
+@pytest.mark.parametrize(
+    ("times", "first", "second"),
+    [
+        ((3, 8), [(1, 1, True), (2, 1, False)], [(2, 0, True)]),
+        ((9, 5), [(1, 1, False), (2, 1, True)], [(1, 0, True)]),
+        ((1, 5), [(1, 1, True), (2, 1, True)], []),
+        ((6, 6), [(1, 1, False), (2, 1, False)], [(1, 0, True), (2, 0, True)]),
+    ],
+)
+def test_a_match_is_certain_when_time_has_come_to_what_it_depends_on(
+    times: tuple[int, int],
+    first: list[tuple[int, int, bool]],
+    second: list[tuple[int, int, bool]],
+) -> None:
+    kept = made()
+    kept.mark(0, "begin")
+    both = matches((1, 1.0, [1], "x"), (2, 2.0, [2], "y")).found_by(np.array(times))
+    kept.give(both)
+    assert told(kept, 5) == first
+    # Who goes on from what was saved says nothing of it once more.
+    other = made()
+    other.restore(kept.state(), "begin")
+    for one in (kept, other):
+        assert told(one, 5) == []
+        assert told(one, 9) == second
+        assert told(one, 9) == []
+
+
+def test_a_match_of_no_row_does_not_count() -> None:
+    two = matches((1, 1.0, [1], "x"), (2, 2.0, [2], "y")).found_by(np.array([3, 8]))
+    shown_once = replace(two, table=two.table.slice(1), offsets=np.array([0, 0, 1]))
+    sayings = [Saying(shown_once, 1, np.array([True, False])), Saying(shown_once, 0, True)]
+    known = ChangeCounters().after([*sayings, Saying(two, -1, False)], 10, one_row=False)
+    assert (known.tentative, known.confirmed, known.retracted) == (1, 1, 2)
+    assert (known.tentative_wait, known.confirmed_wait) == (2, 2)
+    known = ChangeCounters().after([Saying(two, 1, True)], 5, one_row=True)
+    assert (known.tentative, known.confirmed, known.confirmed_wait) == (0, 2, 2)
 
 
 def test_a_history_goes_on_where_it_was_saved() -> None:

@@ -43,6 +43,9 @@ def test_what_a_late_event_changes_comes_again() -> None:
     ]
     assert (stream.order.late, stream.order.corrected) == (0, 2)
     assert stream.finish().num_rows == 0
+    # Nobody hears what is confirmed.
+    known = stream.speculation
+    assert (known.tentative, known.confirmed, known.retracted) == (4, 0, 2)
 
 
 def test_what_is_confirmed_may_be_a_value() -> None:
