@@ -10,6 +10,7 @@ from outpace.engine.recover.protocol import OwnMatch, Recoverable
 from outpace.engine.savepoint import Savepoint, own_identity
 from outpace.errors import DataError, StateError
 from outpace.hosts.local.frames import TableLike, to_arrow
+from outpace.ingest.log.rows import fitting
 from outpace.ingest.retained import RetainedLog
 from outpace.pattern.argument import a_text, an_instance
 
@@ -63,9 +64,13 @@ class OperatorStream:
         self._failed = False
         #: The matches that the replay gave: those that had not been acknowledged.
         self.replayed: list[OwnMatch] = []
-        if log.schema is not None:
-            self._replay()
         log.take(self)
+        if log.schema is not None:
+            try:
+                self._replay()
+            except BaseException:
+                log.close()
+                raise
 
     def push(self, data: TableLike) -> list[OwnMatch]:
         """Take the next events, retain them, and return the matches that they gave.
@@ -79,6 +84,8 @@ class OperatorStream:
         rows = to_arrow(data, schema=self.log.schema)
         if self.log.schema is None:
             self.log.begin(rows.schema, self._time)
+        assert self.log.schema is not None
+        rows = fitting(rows, self.log.schema)
         if not self.log.has_room(rows.num_rows):
             self._thin(self._operator.save(None))
         if not self.log.has_room(rows.num_rows):

@@ -194,3 +194,27 @@ def test_an_operator_that_says_too_little_of_what_it_skips_is_refused() -> None:
     with pytest.raises(op.DataError, match="says of 10 events which it skips"):
         stream.push(letters(0, 10))
     assert log.came == 0
+
+
+def test_events_with_other_columns_than_the_log_are_refused() -> None:
+    stream = OperatorStream(Thirds(), RetainedLog())
+    stream.push(letters(0, 10))
+    for wrong in ({"ts": ["x"], "k": ["b"]}, {"k": ["b"]}, {"ts": [1], "k": ["b"], "more": [1]}):
+        with pytest.raises(op.DataError, match="column"):
+            stream.push(wrong)
+    # In another order they are the same.
+    found = stream.push(letters(10, 90).select(["k", "ts"]))
+    assert OperatorStream(Thirds(), stream.log).replayed[-len(found) :] == found
+
+
+def test_a_folder_that_another_operator_wrote_to_meanwhile_is_read_again(tmp_path: Path) -> None:
+    first = OperatorStream(Thirds(), RetainedLog(tmp_path / "log"))
+    found = first.push(letters(0, 50))
+    stale = RetainedLog(tmp_path / "log")
+    found += first.push(letters(50, 50))
+    first.log.close()
+    again = OperatorStream(Thirds(), stale)
+    assert again.replayed == found
+    whole = OperatorStream(Thirds(), RetainedLog())
+    whole.push(letters(0, 100))
+    assert again.push(letters(100, 50)) == whole.push(letters(100, 50))
