@@ -113,9 +113,10 @@ def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:
     table = table.append_column("at", pa.array(arrivals))
     arriving = table.take(np.argsort(arrivals, kind="stable"))
     if name in TAKEN_BACK:
-        # What the end decides is certain once K has passed after it.
-        after = pc.add(arriving.slice(size)["ts"], 10 * SLACK)
-        arriving = pa.concat_tables([arriving, arriving.slice(size).set_column(1, "ts", after)])
+        # What a batch decides by its last time is certain once K has passed in a later one.
+        after = arriving.take(np.full(piece, size))
+        later = END + 10 * SLACK * np.arange(1, piece + 1)
+        arriving = pa.concat_tables([arriving, after.set_column(1, "ts", pa.array(later))])
         found = op.match(table, GROUPS.get(name) or QUERIES[name])
         expected = _together(found) if isinstance(found, dict) else found
         # Ids are made of the numbers of events, which are those of their arrival.
