@@ -87,11 +87,13 @@ class Back(Stateful):
 
     def __init__(self, spec: OperatorSpec) -> None:
         self._spec, count = spec, spec.instances or 1
-        self._merger = Merger(spec.bound.output, count, distinct=spec.finds_again)
+        self._merger = Merger(spec.found_columns, count, distinct=spec.finds_again)
         #: For each instance the deliveries whose answers are due, and the marks between them.
         self._due: list[deque[_Due]] = [deque() for _ in range(count)]
         #: What came out within the horizon, where late events correct it, and backs as they stood.
-        self._history = MatchHistory[Back](spec.bound.output) if spec.corrects else None
+        self._history: MatchHistory[Back] | None = None
+        if spec.corrects:
+            self._history = MatchHistory(spec.found_columns, confirms=spec.query.confirms)
         self._certain, self._oldest, self._now = int(NO_TIME), 0, int(NO_TIME)
         #: What became of matches since the part was made.
         self.changes = ChangeCounters()
@@ -292,7 +294,8 @@ class Back(Stateful):
             matches = self._no_matches
             if whole and (sayings := history.emit(self._certain)):
                 self.changes = self.changes.after(sayings, self._now, one_row=self._one_row)
-                matches = shown(self._spec.bound.output, sayings)
+                output, confirms = self._spec.bound.output, self._spec.query.confirms
+                matches = shown(output, sayings, confirms=confirms)
             if whole:
                 # What is forgotten was said to be certain, now at the latest.
                 history.forget(self._oldest)

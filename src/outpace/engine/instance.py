@@ -218,12 +218,12 @@ def _restore(matcher: _Matcher, state: State, front: Front | None) -> None:
 
 
 def _make_matcher(spec: OperatorSpec) -> _Matcher:
-    if spec.task is None:
+    if spec.found is None:
         make = spec.query.operator
         assert make is not None
         shared = issubclass(make if isinstance(make, type) else type(make()), SharedOperator)
         return (SharedApply if shared else WindowedApply)(spec.query, spec.schema)
     if spec.windows is not None:
-        return WindowMatcher(spec.task, spec.matcher, rows=spec.kept)
+        return WindowMatcher(spec.found, spec.matcher, rows=spec.kept)
     assert spec.matcher is not None
-    return PartitionMatcher(spec.task, spec.matcher, spec.kept)
+    return PartitionMatcher(spec.found, spec.matcher, spec.kept)

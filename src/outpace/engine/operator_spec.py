@@ -19,7 +19,7 @@ from outpace.engine.split.schedule import overlapping, scheduler_of
 from outpace.errors import BindError, UnsupportedError, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.bind.disorder import BoundDisorder
-from outpace.pattern.bind.query import bind_operator, with_changes
+from outpace.pattern.bind.query import bind_operator, with_changes, without_changes
 from outpace.pattern.bind.uncertain import CLOCK_ERROR
 from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
 from outpace.pattern.bound import BoundQuery, Read, left_out
@@ -131,6 +131,21 @@ class OperatorSpec:
         if task is not None and self.disorder is not None and self.query.corrects:
             task = replace(task, bound=with_changes(task.bound))
         return with_clock_errors(task) if self.measured and task is not None else task
+
+    @cached_property
+    def found(self) -> Task | None:
+        """The pattern as instances match it; what is said of matches the back adds to their rows.
+
+        So it need not travel, and nobody moves it.
+        """
+        if self.task is None or not self.corrects:
+            return self.task
+        return replace(self.task, bound=without_changes(self.task.bound))
+
+    @property
+    def found_columns(self) -> pa.Schema:
+        """The columns of what instances find."""
+        return self.bound.output if self.found is None else self.found.bound.output
 
     @cached_property
     def bound(self) -> BoundQuery:

@@ -268,7 +268,7 @@ class BackStage:
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.part = Back(spec)
-        self._spec, self._output = spec, spec.bound.output
+        self._spec = spec
         self.counters = Counters()
 
     def step(self, cells: Sequence[Cell]) -> list[Cell]:
@@ -276,7 +276,9 @@ class BackStage:
         known = self.part.changes
         answers: list[deque[Answer]] = [deque() for _ in range(self._spec.instances or 1)]
         for cell in (one for one in cells if one.kind is CellKind.EVENTS):
-            answers[cell.sender].append(read_answer(pa.py_buffer(cell.block), self._output))
+            answers[cell.sender].append(
+                read_answer(pa.py_buffer(cell.block), self._spec.found_columns)
+            )
         emits = []
         for cell in (one for one in cells if one.kind is CellKind.MOVES):
             for move in read_moves(pa.py_buffer(cell.block), self._spec):

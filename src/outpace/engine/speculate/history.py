@@ -13,7 +13,7 @@ Memory: the matches within the horizon, and those of at most one stretch before 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -65,6 +65,17 @@ class GivenMatches:
         """Whether the matches become certain one after the other."""
         return self.known is None and is_ascending(self.found)
 
+    @cached_property
+    def texts(self) -> pa.Array:
+        """The ids of the matches as they are shown."""
+        return self.matches.ids.texts
+
+    def said(self, diff: int, certain: Booleans | bool, begin: int, end: int) -> Saying:
+        """Say something of the matches from one on up to another."""
+        is_all = end - begin == len(self)
+        matches = self.matches if is_all else self.matches.part(begin, end)
+        return Saying(matches, diff, certain, lambda: self.texts.slice(begin, end - begin))
+
     def certain(self, time: int) -> Booleans:
         """Return for each whether it is said that nothing takes it back: so far time has come."""
         certain = self.found <= time
@@ -92,14 +103,33 @@ class Saying:
         1 where they are new, -1 where they are taken back, 0 where they stay.
     certain
         For each, whether nothing takes it back any more, or for all.
+    shows
+        Returns the ids of the matches as they are shown, where these are kept; None: nobody does.
     """
 
     matches: WindowMatches
     diff: int
     certain: Booleans | bool
+    shows: Callable[[], pa.Array] | None = None
 
     def __len__(self) -> int:
         return len(self.matches)
+
+    @property
+    def texts(self) -> pa.Array:
+        """For each row the id of its match as it is shown."""
+        texts = self.matches.ids.texts if self.shows is None else self.shows()
+        sizes = np.diff(self.matches.offsets)
+        if bool((sizes == 1).all()):
+            return texts
+        return texts.take(pa.array(np.repeat(np.arange(len(sizes)), sizes)))
+
+    @property
+    def flags(self) -> pa.Array:
+        """For each row whether its match is certain."""
+        if isinstance(self.certain, bool):
+            return repeated(self.certain, self.matches.table.num_rows)
+        return pa.array(np.repeat(self.certain, np.diff(self.matches.offsets)))
 
 
 class MatchStretch(Stateful, Generic[Mark]):
@@ -125,15 +155,16 @@ class MatchHistory(Stateful, Generic[Mark]):
 
     Parameters
     ----------
-    output
-        The columns of matches; where one of them says whether a match is certain, all that become
-        so are told.
+    found
+        The columns of matches as they are found, without what is said of them.
+    confirms
+        Whether it is said of all that become certain.
     """
 
     CHANGED = ("_stretches", "_fresh")
 
-    def __init__(self, output: pa.Schema) -> None:
-        self._output, self._speculates = output, len(_told(output)) > 1
+    def __init__(self, found: pa.Schema, *, confirms: bool) -> None:
+        self._found, self._confirms = found, confirms
         self._stretches: list[MatchStretch[Mark]] = []
         #: What was found and nobody has been told yet, by the number of the mark before it.
         self._fresh: list[tuple[int, WindowMatches]] = []
@@ -160,7 +191,7 @@ class MatchHistory(Stateful, Generic[Mark]):
         given = [one for stretch in since for one in stretch.given]
         if self._before is not None:
             given.append(self._before)
-        self._before = GivenMatches.joined(self._output, given, self._time)
+        self._before = GivenMatches.joined(self._found, given, self._time)
         self._stretches[place:] = [MatchStretch(number, since[0].mark)]
         self._fresh = [one for one in self._fresh if one[0] < number]
         self._unsure = min(self._unsure, (place, 0))
@@ -173,18 +204,18 @@ class MatchHistory(Stateful, Generic[Mark]):
 
     def emit(self, certain: int) -> list[Saying]:
         """Return what is to be said: nothing that comes lies before a time."""
-        out = self._made_certain(certain) if self._speculates else []
+        out = self._made_certain(certain) if self._confirms else []
         fresh = [_given(matches) for _, matches in self._fresh]
         if self._before is None:
             for one in fresh:
                 out += self._come(one, certain)
         else:
-            after = GivenMatches.joined(self._output, fresh, certain)
+            after = GivenMatches.joined(self._found, fresh, certain)
             change = changes(self._before, after)
             out.append(Saying(change.gone, -1, False))
-            if self._speculates:
+            if self._confirms:
                 out.append(Saying(change.confirmed, 0, True))
-            out.append(Saying(change.come, 1, self._speculates and change.certain))
+            out.append(Saying(change.come, 1, self._confirms and change.certain))
             ends = np.cumsum([len(one) for one in fresh], dtype=np.int64)
             fresh = [
                 replace(one, known=change.kept[end - len(one) : end])
@@ -196,15 +227,15 @@ class MatchHistory(Stateful, Generic[Mark]):
 
     def _come(self, given: GivenMatches, time: int) -> list[Saying]:
         """Say that matches come, and which of them are certain: nothing lies before a time."""
-        if not self._speculates:
-            return [Saying(given.matches, 1, False)]
+        size = len(given)
+        if not self._confirms:
+            return [given.said(1, False, 0, size)]
         if not given.is_rising:
-            return [Saying(given.matches, 1, given.certain(time))]
+            return [given.said(1, given.certain(time), 0, size)]
         sure = int(np.searchsorted(given.found, time, "right"))
-        if sure in (0, len(given)):
-            return [Saying(given.matches, 1, sure > 0)]
-        parts = given.matches.part(0, sure), given.matches.part(sure, len(given))
-        return [Saying(parts[0], 1, True), Saying(parts[1], 1, False)]
+        if sure in (0, size):
+            return [given.said(1, sure > 0, 0, size)]
+        return [given.said(1, True, 0, sure), given.said(1, False, sure, size)]
 
     def _keep(self, fresh: Sequence[GivenMatches]) -> None:
         """Note the matches that came out."""
@@ -231,13 +262,12 @@ class MatchHistory(Stateful, Generic[Mark]):
             if given.is_rising:
                 begin, end = np.searchsorted(given.found, (self._time, time), "right").tolist()
                 is_all = end == len(given)
-                fresh = given.matches.part(begin, end)
+                sure += [given.said(0, True, begin, end)] if begin < end else []
             else:
                 certain = given.certain(time)
                 is_all = bool(certain.all())
                 fresh = given.matches.take(np.flatnonzero(certain & ~given.certain(self._time)))
-            if len(fresh):
-                sure.append(Saying(fresh, 0, True))
+                sure += [Saying(fresh, 0, True)] if len(fresh) else []
             if not is_all:
                 break  # What was found later depends on later times.
             place += 1
@@ -265,14 +295,14 @@ class MatchHistory(Stateful, Generic[Mark]):
     def state(self) -> State:
         """Return all that is kept but the marks, for `restore`."""
         given = [one for stretch in self._stretches for one in stretch.given]
-        tables = _tables(GivenMatches.joined(self._output, given, self._time))
+        tables = _tables(GivenMatches.joined(self._found, given, self._time))
         return State({"oldest": self._stretches[0].number}, tables)
 
     def restore(self, state: State, base: Mark) -> None:
         """Go on from what `state` returned, and from the back as it stood at the first mark."""
         header, tables = state.content(3)
         stretch = MatchStretch(integer(header, "oldest", NATURAL), base)
-        stretch.given = [_read(tables, self._output)]
+        stretch.given = [_read(tables, self._found)]
         self._stretches = [stretch]
 
 
@@ -351,41 +381,26 @@ def changes(given: GivenMatches, should: GivenMatches) -> Changes:
     )
 
 
-def shown(output: pa.Schema, sayings: Sequence[Saying]) -> WindowMatches:
+def shown(output: pa.Schema, sayings: Sequence[Saying], *, confirms: bool) -> WindowMatches:
     """Return matches with what is said of them in their columns: that they come, go or stay.
 
-    And which of them are certain.
+    And, where they are confirmed, which of them are certain. Their ids are there where somebody
+    asks for them.
     """
+    if not sayings:
+        return WindowMatches.none(output)
+    matches = [one.matches for one in sayings]
+    table = pa.concat_tables([one.table for one in matches])
+    known = dict(zip(table.column_names, table.columns, strict=True))
+    if MATCH in output.names and MATCH not in known:
+        known[MATCH] = pa.chunked_array([one.texts for one in sayings])
+    rows = ((one.diff, one.matches.table.num_rows) for one in sayings)
+    known[DIFF] = pa.chunked_array([repeated(diff, count) for diff, count in rows])
+    if confirms:
+        known[CONFIRMED] = pa.chunked_array([one.flags for one in sayings])
     diffs = {one.diff for one in sayings}
-    place, *sure = _told(output)
-    if not sayings or (not sure and diffs == {1}):
-        # That is what they say.
-        return WindowMatches.joined(output, [one.matches for one in sayings])
-    tables = [one.matches.table for one in sayings]
-    rows = [one.num_rows for one in tables]
-    told = [repeated(one.diff, count) for one, count in zip(sayings, rows, strict=True)]
-    table = pa.concat_tables(tables).set_column(place, DIFF, pa.chunked_array(told))
-    if sure:
-        flags = [_flags(one, count) for one, count in zip(sayings, rows, strict=True)]
-        table = table.set_column(sure[0], CONFIRMED, pa.chunked_array(flags))
-    diff = diffs.pop() if len(diffs) == 1 else 0
-    return told_of([one.matches for one in sayings], table, diff)
-
-
-def _flags(saying: Saying, rows: int) -> pa.Array:
-    """Return for each row whether its match is certain."""
-    if isinstance(saying.certain, bool):
-        return repeated(saying.certain, rows)
-    return pa.array(np.repeat(saying.certain, np.diff(saying.matches.offsets)))
-
-
-def _told(schema: pa.Schema) -> list[int]:
-    """Return the columns that say what becomes of matches: `diff`, and `confirmed` behind it.
-
-    A user's column may have the name of the latter where nothing is speculation.
-    """
-    place = schema.get_field_index(DIFF)
-    return [place, *([place + 1] if schema.names[place + 1 :][:1] == [CONFIRMED] else [])]
+    table = pa.Table.from_arrays([known[name] for name in output.names], schema=output)
+    return told_of(matches, table, diffs.pop() if len(diffs) == 1 else 0)
 
 
 def _are_same(
@@ -399,15 +414,10 @@ def _are_same(
         numbers_of_rows(matches.offsets, places[pairs])[0]
         for matches, places in ((before, old), (after, new))
     ]
-    schema = before.table.schema
-    told = [schema.names[place] for place in _told(schema)]
-    # What the id decides is the same.
-    told += [MATCH] if CONFIRMED in told else []
     equal = np.ones(len(rows[0]), np.bool_)
-    for name in schema.names:
-        if name not in told:
-            one, other = (matches.table.column(name) for matches in (before, after))
-            equal &= _equal(gather(one, rows[0]), gather(other, rows[1]))
+    for place in range(before.table.num_columns):
+        one, other = (matches.table.column(place) for matches in (before, after))
+        equal &= _equal(gather(one, rows[0]), gather(other, rows[1]))
     same[np.repeat(pairs, sizes[pairs])[~equal]] = False
     return same
 

@@ -195,7 +195,7 @@ class ParallelOperator:
     def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
         """Take the answers that there are, or wait for one; see `Processes.receive`."""
         for instance, done in self._processes.receive(timeout, also):
-            answer = read_answer(pa.py_buffer(done.answer), self._spec.bound.output)
+            answer = read_answer(pa.py_buffer(done.answer), self._spec.found_columns)
             answered = Delivered(instance, answer)
             self._parcels[instance] -= 1
             self.front.step(answered)

@@ -464,6 +464,17 @@ def with_changes(bound: BoundQuery) -> BoundQuery:
     return replace(bound, output=pa.schema([*own, *_said(query), *numbers]))
 
 
+def without_changes(bound: BoundQuery) -> BoundQuery:
+    """Return a query whose result has nothing that is said of matches: their ids tell the rest."""
+    query = bound.query
+    said = {field.name for field in _said(query)} | ({MATCH} if query.identifies else set())
+    return replace(
+        bound,
+        measures=tuple(one for one in bound.measures if one.name not in said),
+        output=pa.schema([field for field in bound.output if field.name not in said]),
+    )
+
+
 def _said(query: Query) -> list[pa.Field]:
     """Return the columns that say what becomes of matches."""
     said = [pa.field(DIFF, pa.int64())] if query.corrects else []

@@ -368,7 +368,7 @@ class Places:
         answer = self._instances[number].take(self._sent[number].popleft())
         self._trace.say(f"instance {number}: {text_of(answer)}")
         if self._way != "as it is":
-            answer = read_answer(pa.py_buffer(write_answer(answer)), self._spec.bound.output)
+            answer = read_answer(pa.py_buffer(write_answer(answer)), self._spec.found_columns)
         self._to_front[number].append(Delivered(number, answer))
         self._to_back[number].append(Delivered(number, answer))
 

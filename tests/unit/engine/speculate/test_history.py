@@ -14,23 +14,15 @@ from outpace.engine.match.identity import MatchIds
 from outpace.engine.speculate.history import GivenMatches, MatchHistory, Saying, changes, shown
 from outpace.engine.window_match.result import WindowMatches
 
-OUTPUT = pa.schema(
-    [
-        *(("a", pa.float64()), ("b", pa.list_(pa.int64())), ("c", pa.string())),
-        *(("diff", pa.int64()), ("confirmed", pa.bool_())),
-    ]
-)
+FOUND = pa.schema([("a", pa.float64()), ("b", pa.list_(pa.int64())), ("c", pa.string())])
+OUTPUT = pa.schema([*FOUND, ("diff", pa.int64()), ("confirmed", pa.bool_())])
 
 
 def matches(*shown: tuple[int, object, object, object], rows: int = 1) -> WindowMatches:
     """Matches with these ids and values, of so many rows each."""
     table = pa.Table.from_pylist(
-        [
-            dict(zip("abc", values, strict=True), diff=1, confirmed=False)
-            for _, *values in shown
-            for _ in range(rows)
-        ],
-        OUTPUT,
+        [dict(zip("abc", values, strict=True)) for _, *values in shown for _ in range(rows)],
+        FOUND,
     )
     none = np.zeros(len(shown), np.int64)
     words = np.array([[one, 0] for one, *_ in shown], np.uint64).reshape(-1, 2)
@@ -39,7 +31,7 @@ def matches(*shown: tuple[int, object, object, object], rows: int = 1) -> Window
 
 
 def made() -> MatchHistory[str]:
-    return MatchHistory(OUTPUT)
+    return MatchHistory(FOUND, confirms=True)
 
 
 def given_of(found: WindowMatches, certain: bool = False) -> GivenMatches:
@@ -50,7 +42,9 @@ def given_of(found: WindowMatches, certain: bool = False) -> GivenMatches:
 def changed(before: WindowMatches, after: WindowMatches) -> WindowMatches:
     """What is wrong now, and what is new."""
     change = changes(given_of(before), given_of(after))
-    return shown(OUTPUT, [Saying(change.gone, -1, False), Saying(change.come, 1, False)])
+    return shown(
+        OUTPUT, [Saying(change.gone, -1, False), Saying(change.come, 1, False)], confirms=True
+    )
 
 
 def test_what_is_the_same_does_not_come_again() -> None:
@@ -93,7 +87,7 @@ def found(number: int, time: int) -> WindowMatches:
 
 def told(history: MatchHistory[str], certain: int) -> list[tuple[int, int, bool]]:
     """What is said of matches: their ids, whether they come, go or stay, and whether for sure."""
-    out = shown(OUTPUT, history.emit(certain))
+    out = shown(OUTPUT, history.emit(certain), confirms=True)
     columns = (out.table[name].to_pylist() for name in ("diff", "confirmed"))
     return [*zip(out.ids.words[:, 0].tolist(), *columns, strict=True)]
 
@@ -170,6 +164,18 @@ def test_a_match_is_certain_when_time_has_come_to_what_it_depends_on(
         assert told(one, 5) == []
         assert told(one, 9) == second
         assert told(one, 9) == []
+
+
+def test_ids_are_shown_where_somebody_asks_for_them() -> None:
+    output = pa.schema([FOUND.field("c"), ("match_id", pa.string()), ("diff", pa.int64())])
+    one = matches((1, 1.0, [1], "x"), (2, 2.0, [2], "y"), rows=2)
+    table = shown(output, [Saying(one, -1, False), Saying(one, 1, False)], confirms=False).table
+    assert table.schema == output
+    assert table["c"].to_pylist() == ["x", "x", "y", "y"] * 2
+    assert table["match_id"].to_pylist() == [
+        text for text in one.ids.texts.to_pylist() * 2 for _ in "12"
+    ]
+    assert table["diff"].to_pylist() == [-1] * 4 + [1] * 4
 
 
 def test_a_match_of_no_row_does_not_count() -> None:
