@@ -9,7 +9,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +42,8 @@ class GraphFolder:
 
     def __init__(self, path: str | os.PathLike[str], graph: Graph) -> None:
         self._path = Path(a_path(path, "the folder of a graph", error=DataError))
-        self._path.mkdir(parents=True, exist_ok=True)
+        with self._using():
+            self._path.mkdir(parents=True, exist_ok=True)
         self._identity = _identity(graph)
         self._lock = open_regular(self._path / _LOCK, os.O_RDWR | os.O_CREAT)
         #: The backups that an earlier run left, by operator, and whether there was one.
@@ -77,12 +79,27 @@ class GraphFolder:
     def _write(self, backups: Mapping[str, Backup]) -> None:
         fresh = self._path / f"{_FILE}.new"
         state = State({"graph": self._identity}, [write_backups(backups.values())])
-        fresh.write_bytes(state.encode())
-        fresh.replace(self._path / _FILE)
+        with self._using():
+            fresh.write_bytes(state.encode())
+            fresh.replace(self._path / _FILE)
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        """Say where it was that something could not be read or written."""
+        try:
+            yield
+        except StateError as error:
+            error.where = str(self._path / _FILE)
+            raise
+        except OSError as error:
+            raise DataError(
+                f"cannot keep savepoints in '{self._path}': {(error.strerror or '').lower()}",
+                hint="make room there, or name another folder; what was saved before stays",
+            ) from error
 
     def _read(self) -> None:
-        state = State.decode((self._path / _FILE).read_bytes())
-        with reading():
+        with self._using(), reading():
+            state = State.decode((self._path / _FILE).read_bytes())
             if state.numbers.get("graph") != self._identity:
                 raise StateError(
                     f"the folder '{self._path}' is that of another graph",

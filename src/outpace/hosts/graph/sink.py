@@ -127,7 +127,7 @@ def _work(setup: SinkSetup, member: Member, token: str) -> None:
                 inlet.send("saved", number=writer.stop)
             elif kind == "end":
                 end = integer(message.numbers, "count", NATURAL)
-                _require(writer.stop <= end, setup, writer.stop, end)
+                _require(writer.stop == end, setup, writer.stop, end)
         if writer.stop == end and not told:
             told = True
             member.done()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -124,7 +125,19 @@ def test_what_comes_out_here_and_was_taken_does_not_come_again(tmp_path: Path) -
 
 def test_a_log_that_has_less_than_before_is_refused(tmp_path: Path) -> None:
     """Matches that were acknowledged do not come again, so they would be missing for ever."""
-    source = PacedRows("events", rows=letters(6000, 1))
+    saved = tmp_path / "graph" / "savepoints"
+
+    def settled() -> bool:
+        backups = read_backups(State.decode(saved.read_bytes()))
+        return any(one.operator == "three" and one.settled for one in backups)
+
+    def wait(number: int) -> None:
+        """Send the last events when matches are acknowledged, which the folder knows of."""
+        end = time.monotonic() + 60
+        while number == 49 and not settled() and time.monotonic() < end:
+            time.sleep(0.05)
+
+    source = PacedRows("events", rows=letters(2000, 1), before=wait)
     graph = op.graph(source, chain(WINDOWS["count"]), {"three": tmp_path / "log"})
     with graph.run(tmp_path / "graph") as run:
         run.tables()
@@ -145,8 +158,39 @@ def test_folders_of_others_are_refused(tmp_path: Path) -> None:
     with pytest.raises(op.StateError, match="is that of another graph"):
         other.run(tmp_path)
     (tmp_path / "savepoints").write_bytes(b"nothing")
-    with pytest.raises(op.StateError):
+    with pytest.raises(op.StateError) as caught:
         graph.run(tmp_path)
+    assert str(tmp_path / "savepoints") in str(caught.value)
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "inside"):
+        with pytest.raises(op.DataError, match="cannot keep savepoints in"):
+            graph.run(path)
+
+
+def test_a_disk_without_room_ends_the_run_and_the_next_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = letters(3000, 1)
+    operators = chain(WINDOWS["count"])
+    graph = op.graph(PacedRows("events", rows=rows), operators, {"three": tmp_path / "log"})
+    full = False
+
+    def write(path: Path, data: bytes) -> int:
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_bytes(path, data)
+
+    write_bytes = Path.write_bytes
+    monkeypatch.setattr(Path, "write_bytes", write)
+    with graph.run(tmp_path / "graph") as run:
+        full = True
+        with pytest.raises(op.DataError, match=r"cannot keep savepoints in .*: no space left"):
+            run.tables()
+    full = False
+    with graph.run(tmp_path / "graph") as run:
+        run.tables()
+    want = expected(rows, operators)["three"]
+    assert op.log.open(tmp_path / "log").read().equals(want)
 
 
 def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
