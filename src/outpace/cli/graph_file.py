@@ -36,7 +36,8 @@ from outpace.pattern.query import Query
 from outpace.simulate.toml_places import check_nesting, toml_places
 
 _BYTES_MAX: Final = 2**20
-_TOP: Final = {"sources", "operators", "sinks", "patience_s", "queue_events"}
+_SETTINGS: Final = ("patience_s", "queue_events")
+_TOP: Final = {"sources", "operators", "sinks", *_SETTINGS}
 _SOURCE: Final = {"path", "time", "format", "schema", "delimiter", "header"}
 _OPERATOR: Final = {"sql", "file", "of", "dialect"}
 
@@ -72,11 +73,7 @@ class _Reader:
             for name, table in self._tables("operators", "sql").items()
         }
         sinks = self._sinks()
-        settings = {
-            key: self._document[key]
-            for key in ("patience_s", "queue_events")
-            if key in self._document
-        }
+        settings = {key: self._document[key] for key in _SETTINGS if key in self._document}
         try:
             return graph(sources, operators, sinks, **settings)
         except OutpaceError as error:
@@ -177,9 +174,16 @@ class _Reader:
                 raise self._wrong(f"unknown key '{key}'", (*place, key), hint)
 
     def _guess(self, error: OutpaceError) -> tuple[str, ...]:
-        """Return where an operator stands that an error names."""
-        names = [one for one in self._document["operators"] if f"operator '{one}'" in str(error)]
-        return ("operators", names[0]) if names else ()
+        """Return where a setting, an operator, a sink or a source stands that an error names."""
+        for key in _SETTINGS:
+            if error.message.startswith(key):
+                return (key,)
+        told = f"{error.message} {error.where}"
+        for table in ("operators", "sinks", "sources"):
+            for name in self._document.get(table, ()):
+                if f"'{name}'" in told or f"{error.detail}".startswith(f"{name} -> "):
+                    return table, name
+        return ()
 
     def _wrong(self, message: str, place: tuple[str, ...], hint: str | None = None) -> BindError:
         error = BindError(message, hint=hint)

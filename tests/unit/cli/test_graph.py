@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -103,6 +104,9 @@ def test_matches_go_to_logs_and_the_others_to_lines(folder: Path) -> None:
         ("[sources.ticks]", "[sinks]\nnone = 'log'\n[sources.ticks]", "no operator 'none'"),
         ("[sources.ticks]", "sinks = 3\n[sources.ticks]", "sinks are names"),
         ("[sources.ticks]", "[source.ticks]", "unknown key 'source'"),
+        ("[sources.ticks]", "queue_events = 0\n[sources.ticks]", "queue_events is a whole number"),
+        ('path = "ticks.csv"', 'path = "ticks.csv"\ndelimiter = ";;"', "is one character"),
+        ('of = "falls"', 'of = ["falls", "ticks"]', "falls and ticks have no column"),
     ],
 )
 def test_what_is_wrong_ends_with_code_2_and_its_place(old: str, new: str, message: str) -> None:
@@ -111,6 +115,24 @@ def test_what_is_wrong_ends_with_code_2_and_its_place(old: str, new: str, messag
     assert (code, out) == (2, "")
     assert message in err
     assert "graph.toml" in err or "operator '" in err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ('of = "falls"', 'of = "fals"', "[operators.alarm]"),
+        ('of = "falls"', 'of = "alarm"', "[operators.alarm]"),
+        ("[sources.ticks]", "patience_s = 0\n[sources.ticks]", "patience_s = 0"),
+        ("[sources.ticks]", "[sinks]\nnone = 'log'\n[sources.ticks]", "none = 'log'"),
+        ("[sources.ticks]", "[sources.falls]", "[operators.falls]"),
+        ('file = "falls.sql"', 'file = "falls.sql"\nof = "alarm"', "[operators.falls]"),
+    ],
+)
+def test_what_does_not_go_together_is_shown_with_its_line(old: str, new: str, line: str) -> None:
+    assert old in GRAPH
+    code, _, err = run(GRAPH.replace(old, new, 1))
+    assert code == 2
+    assert re.search(rf"graph.toml.*, line \d+, column 1\n +{re.escape(line)}\n", err), err
 
 
 @pytest.mark.parametrize("text", ["", "[sources.ticks]\npath = 'ticks.csv'"])

@@ -286,12 +286,6 @@ def _check_inputs(graph: Graph) -> None:
                     f"operator '{name}' reads '{given}', which is neither a source nor an operator",
                     hint=did_you_mean(given, known) or f"there are {', '.join(known)}",
                 )
-    for source in graph.sources:
-        if not graph.readers(source.id):
-            raise BindError(
-                f"no operator reads source '{source.id}'",
-                hint="leave it out, or name it in of(...)",
-            )
     try:
         _ = graph.order
     except CycleError as error:
@@ -301,6 +295,12 @@ def _check_inputs(graph: Graph) -> None:
             detail=round_trip,
             hint="let no operator read what comes of its own matches",
         ) from None
+    for source in graph.sources:
+        if not graph.readers(source.id):
+            raise BindError(
+                f"no operator reads source '{source.id}'",
+                hint="leave it out, or name it in of(...)",
+            )
 
 
 def _check_query(query: Query) -> None:
@@ -397,6 +397,11 @@ def bind(graph: Graph, schemas: Mapping[str, pa.Schema]) -> dict[str, BoundNode]
             continue
         with told_of_operator(name):
             schema = _common([known[one] for one in inputs])
+            if not schema.names:
+                raise BindError(
+                    f"{' and '.join(inputs)} have no column of one name and type in common",
+                    hint="read one of them, or give their measures the same names",
+                )
             spec = OperatorSpec(graph.nodes[name].query, schema)
             CountedOperator(spec)  # refuses what cannot be rebuilt
             kept = retained_schema(spec)
