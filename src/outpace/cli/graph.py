@@ -35,7 +35,11 @@ def run(
     ] = None,
     metrics: Annotated[bool, typer.Option(help="Show what was counted, at the end.")] = False,
 ) -> None:
-    """Run a graph; matches that go to no log are written as JSON lines."""
+    """Run a graph; matches that go to no log are written as JSON lines.
+
+    The file has [sources.NAME] with path and time, [operators.NAME] with sql or file, and of: what
+    it reads, all sources by default; and [sinks] with NAME = "folder" for logs of matches.
+    """
     graph = read_graph(file)
     printed = [name for name, sink in graph.sinks.items() if sink is None]
     with graph.run(folder) as running:
