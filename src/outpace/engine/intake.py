@@ -19,7 +19,13 @@ from outpace.engine.event import EVENT_ID
 from outpace.engine.message import Aside, EventsArrived, SetAside, SourceEnded, Stimulus
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.choose import make_order
-from outpace.engine.order.contract import Order, OrderCounters, ReleasedEvents
+from outpace.engine.order.contract import (
+    Order,
+    OrderCounters,
+    ReleasedEvents,
+    quarantine_hint,
+    with_reasons,
+)
 from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
@@ -29,7 +35,7 @@ from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
 from outpace.errors import DataError, StateError, missing_column, other_type
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
-from outpace.pattern.disorder import Punctuation
+from outpace.pattern.disorder import Invalid, Punctuation
 
 
 class Intake(Stateful):
@@ -189,13 +195,41 @@ class Intake(Stateful):
         if spec.identified and rows.schema.get_field_index(EVENT_ID.name) < 0:
             rows = self._ids.give(rows, source)
         try:
-            released = self.order.push(replace(message, rows=rows))
+            arrived, unknown = self._arrived(rows)
+            released = self.order.push(replace(message, rows=arrived))
         except BaseException:
             self.order, self._follows = before
             raise
         if spec.identified:
             self._ids.accept(source, rows)
+        if unknown is not None:
+            both = [unknown, *([] if released.invalid is None else [released.invalid])]
+            released = replace(released, invalid=pa.concat_tables(both))
         return released
+
+    def _arrived(self, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+        """Return events that say when they arrived, where they are to, and others with the reason.
+
+        Raises
+        ------
+        DataError
+            An event does not say it, and such are not to be set aside.
+        """
+        disorder = self._spec.disorder
+        name = None if disorder is None else disorder["arrival"]
+        if disorder is None or name is None or not (column := rows.column(name)).null_count:
+            return rows, None
+        reason = f"'{name}' is NULL, so nobody knows when the event arrived"
+        missing = column.is_null()
+        if disorder.invalid is Invalid.FAIL:
+            row = missing.to_pylist().index(True)
+            raise DataError(
+                reason,
+                detail=f"row {row} of a piece of {rows.num_rows}, column '{name}'",
+                hint=quarantine_hint(disorder),
+            )
+        without = rows.filter(missing)
+        return rows.filter(column.is_valid()), with_reasons(without, [reason] * len(without))
 
     def _follow(self) -> None:
         """Take the matches of another stream from now on, whose watermarks tell the time."""

@@ -87,9 +87,8 @@ class Disorder:
     arrival
         A column that says when events arrived, a timestamp or an integer. With it, what is late
         does not depend on how the stream is cut into pieces. Without it the events of a piece
-        arrive at the same time. Those of one time count in the order of their times. With
-        `Sequence` what the gaps of a piece let in counts together all the same, and with `InOrder`
-        what has one event time.
+        arrive at the same time. Those of one time of arrival count in the order of their times,
+        and belong into one piece; an event that has none is invalid.
     horizon
         How far behind the watermark an event that comes late still corrects what came out, with
         late="correct". The result has a column `diff`: a match that is wrong now comes again with

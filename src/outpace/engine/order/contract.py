@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
@@ -64,7 +65,7 @@ class ReleasedEvents:
 
     @staticmethod
     def joined(given: Sequence[ReleasedEvents]) -> ReleasedEvents:
-        """Return what is let go one after the other as one, where nothing is corrected."""
+        """Return what is let go one after the other as one, where no early event is corrected."""
         if len(given) == 1:
             return given[0]
 
@@ -73,11 +74,14 @@ class ReleasedEvents:
             return pa.concat_tables(there) if there else None
 
         rows = [as_table(one.rows) for one in given if one.rows.num_rows]
+        late = [one for one in given if one.late is not None]
+        met = [one.met for one in late if one.met is not None]
         return ReleasedEvents(
             rows[0] if len(rows) == 1 else pa.concat_tables(rows or [as_table(given[-1].rows)]),
             given[-1].watermark,
             of([one.late for one in given]),
             of([one.invalid for one in given]),
+            met=np.concatenate(met) if met and len(met) == len(late) else None,
         )
 
 

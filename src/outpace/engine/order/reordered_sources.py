@@ -19,7 +19,8 @@ from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.message import ClockExchange, EventsArrived
 from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents
 from outpace.engine.order.drift import UNKNOWN, ClockReading, SourceClock
-from outpace.engine.order.reorderer import arrivals_of, units_in
+from outpace.engine.order.moments import arrivals_of, halves_of
+from outpace.engine.order.reorderer import units_in
 from outpace.engine.order.runs import SortedRun, moved
 from outpace.engine.order.senders import Owners, SourceShares, no_source, owned
 from outpace.engine.order.silence import Silence
@@ -447,19 +448,11 @@ class ReorderedSources(Order):
     def _take_halves(
         self, events: EventsArrived, owners: Owners | None, clock: Integers
     ) -> ReleasedEvents:
-        """Take events in two stretches; those that arrived at one time stay together.
-
-        What is told with them is of later events than all of these.
-        """
-        middle = clock[len(clock) // 2]
-        cut = int(np.searchsorted(clock, middle)) or int(np.searchsorted(clock, middle, "right"))
-        halves = []
-        for part in (slice(0, cut), slice(cut, len(clock))):
-            rows = events.rows.slice(part.start, part.stop - part.start)
-            own = None if owners is None else owners[part]
-            told = events.watermark if part.stop == len(clock) else int(NO_TIME)
-            piece = replace(events, rows=rows, watermark=told)
-            halves.append(self._take_stretch(piece, own, clock[part]))
+        """Take events in two stretches; those that arrived at one time stay together."""
+        halves = [
+            self._take_stretch(piece, None if owners is None else owners[part], clock[part])
+            for piece, part in halves_of(events, clock)
+        ]
         return ReleasedEvents.joined(halves)
 
     def _come_to(self, clock: int, spoken: dict[str, int]) -> list[ReleasedEvents]:
@@ -559,8 +552,8 @@ class ReorderedSources(Order):
         return replace(admitted, rows=rows, places=None)
 
     def _aside(self, released: ReleasedEvents) -> ReleasedEvents:
-        """Return what a source sets aside, without what it lets go."""
-        return replace(released, rows=self._nothing, watermark=self._watermark)
+        """Return what a source sets aside, without what it lets go; it met the others, too."""
+        return replace(released, rows=self._nothing, watermark=self._watermark, met=None)
 
     def _released(self) -> ReleasedEvents:
         """Take the events that those of no source can come before any more."""

@@ -11,7 +11,7 @@ The events that are released are a function of the pieces alone. Any cut into pi
 are never more than K behind gives the same order with a slack of K. With less, which events are
 late depends on the cut: those of one piece are never late to each other. Where a column says when
 each event arrived, it is late by the events that had arrived before it, and the cut does not
-matter.
+matter (`moments`).
 
 Memory: the events that wait, at most twice; these are those of the last K units of time, or since
 the last watermark told. Cost of a piece: linear in its events and those it releases, times the
@@ -37,6 +37,7 @@ from outpace.engine.match.bits import BitTask
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.clock import Clock, SlackRule, order_of, spans_of, weights_of
 from outpace.engine.order.contract import Order, ReleasedEvents, quarantine_hint, with_reasons
+from outpace.engine.order.moments import arrivals_of, take_moments
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.partition import one_array
@@ -46,6 +47,9 @@ from outpace.errors import DataError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
+
+#: When events come, in a column behind those that order them.
+_MOMENT: Final = pa.field("__outpace_moment", pa.int64())
 
 #: The sizes of runs in the header of a saved state.
 _SIZES: Final = pa.schema([("runs", pa.list_(pa.int64()))])
@@ -149,6 +153,41 @@ class Reorderer(Order):
         DataError
             An event is invalid, and such are not to be set aside.
         """
+        arrival = self._disorder["arrival"]
+        if self._in_order and arrival is not None:
+            return take_moments(self, events, arrival, self._take_in_order)
+        return self._take(events)
+
+    def _take_in_order(self, events: EventsArrived, several: bool) -> ReleasedEvents | None:
+        """Take events, unless they are of several moments and another cut might give another."""
+        moments = arrivals_of(events.rows.column(self._disorder["arrival"]))
+        if several and not self.takes_by_moments(events.rows, moments):
+            return None
+        return self._take(events)
+
+    def takes_by_moments(self, rows: pa.Table, moments: Integers, told: int = NO_TIME) -> bool:
+        """Say whether events pass as they are, at once as well as one moment after the other.
+
+        Parameters
+        ----------
+        rows, moments
+            Events, and when each comes.
+        told
+            How far the watermark may go meanwhile.
+        """
+        known = ~invalid_times(rows.column(self._time))
+        keys = rows.select(self._order.columns).append_column(_MOMENT, pa.array(moments))
+        keys = keys if known.all() else keys.filter(pa.array(known))
+        ticks = self._order.ticks(keys)
+        late = ticks < self._order.in_ticks(max(self.watermark, told))
+        if self._last.num_rows:
+            late |= self._before_last(keys, ticks)
+        if late.any():
+            return False
+        ordered = self._order.without_ties(sorted_run(keys, ticks))
+        return is_ascending(as_integers(one_array(ordered.column(_MOMENT.name))))
+
+    def _take(self, events: EventsArrived) -> ReleasedEvents:
         clock, usable, late, invalid, met = self._admit(events)
         if clock.rule is None and usable.num_rows:
             seen = int(as_integers(one_array(usable.column(self._time))).max())
@@ -200,11 +239,31 @@ class Reorderer(Order):
         """Return the times of events as exactly as their column has them."""
         return self._order.ticks(rows)
 
-    def takes_next(self, first: int) -> bool:
+    def keeps_ties(
+        self, rows: pa.Table, ticks: Integers, places: Integers, owners: Integers
+    ) -> bool:
+        """Say whether events of one time are in order where they stand side by side.
+
+        Parameters
+        ----------
+        rows, ticks
+            A table that has them, and its times.
+        places, owners
+            Where they are in it, and whose they are; those of each are side by side.
+        """
+        times = ticks[places]
+        tied = np.flatnonzero((times[1:] == times[:-1]) & (owners[1:] == owners[:-1]))
+        if not len(tied) or len(self._order.columns) == 1:
+            return True
+        some = np.union1d(tied, tied + 1)
+        keys = moved(rows.select(self._order.columns), places[some])
+        return self._order.puts_before(keys, np.searchsorted(some, tied))
+
+    def takes_next(self, first: int, told: int = NO_TIME) -> bool:
         """Say whether events from a tick on, in the order of time, would pass as they are."""
         last = int(self._order.ticks(self._last)[0]) if self._last.num_rows else None
         tied = first == last and len(self._order.columns) > 1
-        late = first < self._order.in_ticks(self._clock.watermark)
+        late = first < self._order.in_ticks(max(self._clock.watermark, told))
         return not (late or tied or (last is not None and first < last))
 
     def note_passed(self, last: pa.Table | None, time: int, told: int) -> None:
@@ -245,7 +304,9 @@ class Reorderer(Order):
             clock.tell(events.watermark)
             met = np.broadcast_to(np.int64(before), times.shape)
             return times <= clock.latest, times < before, met
-        order = np.lexsort([times, arrivals_of(rows.column(arrival))])
+        # Of one time of arrival and one time, what is weighed decides, in whichever order they lie.
+        weights = [values] if len(values) else []
+        order = np.lexsort([*weights, times, arrivals_of(rows.column(arrival))])
         fates, met = clock.follow(times[order], values[order] if len(values) else values)
         clock.tell(events.watermark)
         back = np.argsort(order)
@@ -375,13 +436,6 @@ class Reorderer(Order):
                 hint=self._hint,
             )
         return with_reasons(rows.take(pa.array(bad)), reasons)
-
-
-def arrivals_of(column: pa.ChunkedArray) -> Integers:
-    """Return when events arrived; one that does not say it came with the one before it."""
-    if not column.null_count:
-        return as_integers(one_array(column))
-    return as_integers(pc.fill_null(pc.fill_null_forward(column), 0))
 
 
 def units_in(kind: pa.DataType) -> int:

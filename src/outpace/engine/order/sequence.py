@@ -29,7 +29,8 @@ from outpace.engine.order.contract import (
     quarantine_hint,
     with_reasons,
 )
-from outpace.engine.order.reorderer import Reorderer, arrivals_of
+from outpace.engine.order.moments import arrivals_of, take_moments
+from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.runs import moved
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers, invalid_times
@@ -125,6 +126,20 @@ class SequenceOrder(Order):
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events as they arrive; after an error nothing is taken."""
         rows, invalid = self._numbered(events.rows)
+        numbered = replace(events, rows=rows)
+        if self._arrival is None:
+            released = self._take(numbered, False)
+            assert released is not None
+        else:
+            released = take_moments(self, numbered, self._arrival, self._take)
+        if invalid is not None:
+            both = [invalid, *([] if released.invalid is None else [released.invalid])]
+            released = replace(released, invalid=pa.concat_tables(both))
+        return released
+
+    def _take(self, events: EventsArrived, several: bool) -> ReleasedEvents | None:
+        """Take events with numbers, unless those of several moments are to be taken one by one."""
+        rows = events.rows
         arrivals = self._arrivals(rows, events.arrival)
         if (arrivals[1:] <= arrivals[:-1]).any():
             # Those that arrive at one time count in the order of their numbers.
@@ -132,11 +147,7 @@ class SequenceOrder(Order):
             rows, arrivals = moved(rows, order), arrivals[order]
         now = max(self._now, events.arrival if self._arrival is None else int(NO_TIME))
         told = max(self._told, events.watermark)
-        released = self._step(rows, arrivals, now, told, events.source)
-        if invalid is not None:
-            both = [invalid, *([] if released.invalid is None else [released.invalid])]
-            released = replace(released, invalid=pa.concat_tables(both))
-        return released
+        return self._step(rows, arrivals, now, told, events.source, several=several)
 
     @classmethod
     def push_all(
@@ -204,8 +215,10 @@ class SequenceOrder(Order):
         first = ticks[taken[steps[spoke]]].tolist()
         rises = is_ascending_in_groups(ticks, taken, steps)
         if not rises or not all(
-            gates[gate]._inner.takes_next(tick) for gate, tick in zip(spoke, first, strict=True)
+            gates[gate]._takes_next(tick) for gate, tick in zip(spoke, first, strict=True)
         ):
+            return None
+        if one._arrival is not None and not one._inner.keeps_ties(every, ticks, taken, owners):
             return None
         stay = np.add.reduceat(fates == kernel.HELD, starts, dtype=np.int64)
         stays = order[~let_in & (place < np.repeat(entered + stay, held + sizes))]
@@ -293,8 +306,10 @@ class SequenceOrder(Order):
             return rows, None
         reason = f"'{self._number}' is NULL, so nobody knows where the event belongs"
         if self._disorder.invalid is Invalid.FAIL:
+            row = int(np.argmax(column.is_null().to_numpy()))
             raise DataError(
                 reason,
+                detail=f"row {row} of a piece of {rows.num_rows}, column '{self._number}'",
                 hint=quarantine_hint(self._disorder),
             )
         without = rows.filter(column.is_null())
@@ -307,12 +322,24 @@ class SequenceOrder(Order):
         return np.full(rows.num_rows, max(arrival, self._now))
 
     def _pass(self, now: int, told: int) -> ReleasedEvents:
-        return self._step(self._held.slice(0, 0), np.zeros(0, np.int64), now, told, None)
+        released = self._step(self._held.slice(0, 0), np.zeros(0, np.int64), now, told, None)
+        assert released is not None
+        return released
 
     def _step(
-        self, rows: pa.Table, arrivals: Integers, now: int, told: int, source: str | None
-    ) -> ReleasedEvents:
-        """Let events in, held ones and those that arrive, and pass them on with the time told."""
+        self,
+        rows: pa.Table,
+        arrivals: Integers,
+        now: int,
+        told: int,
+        source: str | None,
+        *,
+        several: bool = False,
+    ) -> ReleasedEvents | None:
+        """Let events in, held ones and those that arrive, and pass them on with the time told.
+
+        Nothing is done where events of several moments would not be what they are one by one.
+        """
         held = self._held.num_rows
         every = pa.concat_tables([self._held, rows])
         arrived = np.concatenate([self._waits[0], arrivals])
@@ -344,10 +371,17 @@ class SequenceOrder(Order):
             late = moved(every, passed)
             if self._goes_on:
                 admitted = np.concatenate([passed, admitted])
+        entering = moved(every, admitted)
+        if several:
+            by_turn = np.arange(len(admitted))
+            if (self._goes_on and len(passed)) or not self._inner.takes_by_moments(
+                entering, by_turn, self._told
+            ):
+                return None
         waiting = moved(every, stays) if len(stays) else every.slice(0, 0)
         # Who promised what of time had sent those that are held.
         bound = min(told, self._least(waiting)) if len(stays) else told
-        released = self._inner.push(EventsArrived(moved(every, admitted), source, None, bound))
+        released = self._inner.push(EventsArrived(entering, source, None, bound))
         self._whole, self._fractions = whole, fractions
         self._held, self._waits = waiting, np.stack([arrived[stays], due[stays]])
         self._now, self._told = now, told
@@ -360,6 +394,11 @@ class SequenceOrder(Order):
     def _goes_on(self) -> bool:
         """Whether events that come behind their numbers go on: then their times decide."""
         return self._disorder.late in (Late.PASS, Late.CORRECT)
+
+    def _takes_next(self, first: int) -> bool:
+        """Say whether events from a tick on may be let in, whatever is told meanwhile."""
+        told = self._told if self._arrival is not None else int(NO_TIME)
+        return self._inner.takes_next(first, told)
 
     def _least(self, rows: pa.Table) -> int:
         times: Any = as_integers(rows.column(self._time).drop_null())

@@ -77,6 +77,15 @@ class TotalOrder:
         places[tied] = tied[order]
         return moved(run.rows, places)
 
+    def puts_before(self, rows: pa.Table, places: Integers) -> bool:
+        """Say of rows at some places, each of one time with the next, if they come before that."""
+        order = self._sorted(rows)
+        if order is None:
+            return True
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        return bool((rank[places] < rank[places + 1]).all())
+
     def before_first(self, keys: pa.Table) -> Booleans:
         """Say of the rows behind the first which of them the order puts before it."""
         places = self._sorted(keys)

@@ -55,7 +55,10 @@ STAGE_TOTALS: Final = {
     "matches": _stage_counter("matches", "Matches that became final."),
     "timed_out": _stage_counter("timed_out", "Partial matches that WITHIN ended."),
     "late": _stage_counter("late", "Events that came after the watermark had passed their time."),
-    "invalid": _stage_counter("invalid", "Events without a time, or with one too far ahead."),
+    "invalid": _stage_counter(
+        "invalid",
+        "Events without a time, or with one too far ahead, and others that cannot be used.",
+    ),
     "unawaited": _stage_counter(
         "unawaited", "Events that went on although a silent source had not come so far."
     ),

@@ -106,8 +106,7 @@ def _draw_kind(random: Random, unit: int, names: tuple[str, ...], *, by_column: 
     }
     if len(names) > 1 and random.random() < 0.6:
         settings["patience"] = _draw_patience(random, names)
-        # By a column the others let in what a piece has at once, so there the cut counts.
-        if by_column or random.random() < 0.4:
+        if random.random() < 0.4:
             slack = random.choice([0, 0, 1, 4]) * unit
             return KSlack(duration(slack, unit), **settings)
         if random.random() < 0.4:

@@ -169,9 +169,9 @@ class SourcesModel:
             self._open[name].tell(self.time)
 
     def _moments(self, rows: list[Row], arrival: int) -> list[tuple[int, list[Row]]]:
-        """Return rows by when they arrived, where a column says so and somebody counts by it."""
+        """Return rows by when they arrived, where a column says so."""
         now, column = self._silence.now, self._column
-        if column is None or not self.is_patient:
+        if column is None:
             return [(arrival, rows)]
         at = [max(row[column], now) for row in rows]
         return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -521,6 +522,31 @@ def test_a_stream_tells_who_is_silent_and_replays_it(tmp_path, monkeypatch):
     *_, silent, last = op.replay(tmp_path / "run")
     assert silent.matches["at"].to_pylist() == [5, 7]
     assert last.late["ts"].to_pylist() == [3]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [op.InOrder, op.MPKSlack, op.Punctuation, partial(op.KSlack, 2), partial(op.Sequence, "1 s")],
+)
+@pytest.mark.parametrize("sources", [None, ["a", "b"]])
+def test_an_event_says_when_it_arrived_or_is_invalid(kind, sources):
+    query = op.Query("q").order_by("ts").pattern("A").measures(ts="A.ts")
+    rows = {"ts": [1, 2, 3], "at": [1, None, 2], "seq": [1, 2, 3], "source": ["a", "a", "b"]}
+    rows = pa.table(rows)
+    stream = op.open(query.disorder(kind(arrival="at")), sources=sources)
+    with pytest.raises(op.DataError, match="'at' is NULL, so nobody knows when") as caught:
+        stream.push(rows)
+    assert caught.value.detail == "row 1 of a piece of 3, column 'at'"
+    assert 'invalid="quarantine"' in caught.value.hint
+    apart = op.open(
+        query.disorder(kind(arrival="at", invalid="quarantine", late="side")), sources=sources
+    )
+    found = apart.push(rows)["ts"].to_pylist()
+    assert apart.invalid["ts"].to_pylist() == [2]
+    assert apart.invalid["reason"].to_pylist() == [
+        "'at' is NULL, so nobody knows when the event arrived"
+    ]
+    assert found + apart.finish()["ts"].to_pylist() == [1, 3]
 
 
 def test_a_group_tells_which_times_went_on_without_a_source(monkeypatch):

@@ -1,0 +1,87 @@
+"""Events by when they arrived: taken at once where that is the same as moment by moment.
+
+Where a column says when events arrived, how a stream is cut into pieces makes no difference, as
+long as events of one moment are in one piece. An order that looks at a piece as a whole says
+whether its events may be taken so; otherwise it takes them in halves, down to single moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.message import EventsArrived
+from outpace.engine.order.contract import Order, ReleasedEvents
+from outpace.engine.order.runs import moved
+from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.times import as_integers
+
+#: Takes events, of one moment or of several; None: moment by moment.
+Take: TypeAlias = Callable[[EventsArrived, bool], ReleasedEvents | None]
+
+
+def arrivals_of(column: pa.ChunkedArray) -> Integers:
+    """Return when events arrived; each says it."""
+    return as_integers(one_array(column))
+
+
+def halves_of(events: EventsArrived, clock: Integers) -> Iterator[tuple[EventsArrived, slice]]:
+    """Yield two pieces and which of the events they have; those of one moment stay together.
+
+    What is told with them is of later events than all of these.
+
+    Parameters
+    ----------
+    events, clock
+        Events of several moments, and when each arrived, rising.
+    """
+    middle = clock[len(clock) // 2]
+    cut = int(np.searchsorted(clock, middle)) or int(np.searchsorted(clock, middle, "right"))
+    for part in (slice(0, cut), slice(cut, len(clock))):
+        rows = events.rows.slice(part.start, part.stop - part.start)
+        told = events.watermark if part.stop == len(clock) else int(NO_TIME)
+        yield replace(events, rows=rows, watermark=told), part
+
+
+def take_moments(order: Order, events: EventsArrived, column: str, take: Take) -> ReleasedEvents:
+    """Let an order take events at once, or else in halves; after an error it has taken none.
+
+    Parameters
+    ----------
+    order, events
+        The order, and the events.
+    column
+        The column that says when they arrived.
+    take
+        Takes events as they arrived, and is told whether they are of several moments. It returns
+        None where these are to be taken moment by moment, and has not taken any then.
+    """
+    clock = arrivals_of(events.rows.column(column))
+    if not is_ascending(clock):
+        places = np.argsort(clock, kind="stable")
+        events, clock = replace(events, rows=moved(events.rows, places)), clock[places]
+    before = None
+    given: list[ReleasedEvents] = []
+    left = [(events, clock)]
+    try:
+        while left:
+            piece, moments = left.pop()
+            several = len(moments) > 0 and bool(moments[0] < moments[-1])
+            released = take(piece, several)
+            if released is not None:
+                given.append(released)
+                continue
+            before = order.snapshot() if before is None else before
+            halves = [(half, moments[part]) for half, part in halves_of(piece, moments)]
+            left += reversed(halves)
+    except BaseException:
+        if before is not None:
+            order.become(before)
+        raise
+    return ReleasedEvents.joined(given)
