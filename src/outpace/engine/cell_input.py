@@ -44,7 +44,7 @@ _LONGEST: Final = 1 << 53
 class CellInput:
     """The input of a stage that takes events as they were packed."""
 
-    takes = frozenset({CellKind.EVENTS, CellKind.UNUSED, CellKind.CLOCKS})
+    takes = frozenset({CellKind.EVENTS, CellKind.UNUSED, CellKind.SPARSE, CellKind.CLOCKS})
 
     def __init__(
         self, spec: OperatorSpec | GroupSpec, front: Front | WholeOperator | GroupOperator
@@ -53,6 +53,8 @@ class CellInput:
         self._front = front
         self._sources = spec.sources
         self._unawaited, self._aside = 0, Counter[Aside]()
+        #: How many events of the last batch no step can use, of those that are among the others.
+        self._sparse = 0
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
         self._patient = self._to_side = False
         self._time: str | None = None
@@ -87,7 +89,7 @@ class CellInput:
         return [*exchanges, *pieces, *fired] if self._patient else [*exchanges, *fired, *pieces]
 
     def _pieces(self, cells: Sequence[Cell], now: int) -> list[EventsArrived]:
-        events = [cell for cell in cells if cell.kind is CellKind.EVENTS]
+        events = [cell for cell in cells if cell.kind in (CellKind.EVENTS, CellKind.SPARSE)]
         unused = [cell for cell in cells if cell.kind is CellKind.UNUSED]
         # Each sender promises for itself; all that ever do so take part in every batch.
         promised = [cell.watermark for cell in events if cell.watermark != NO_TIME]
@@ -148,7 +150,8 @@ class CellInput:
         counters = self._front.counters()
         unawaited, self._unawaited = self._unawaited, counters.order.unawaited
         counted = Counters(
-            events=sum(one.rows.num_rows for one in stimuli if isinstance(one, EventsArrived)),
+            events=sum(one.rows.num_rows for one in stimuli if isinstance(one, EventsArrived))
+            - self._sparse,
             released=counters.events - before,
             late=sizes[Aside.LATE] + late,
             invalid=sizes[Aside.INVALID],
@@ -175,6 +178,10 @@ class CellInput:
         unused: Sequence[Cell] = (),
     ) -> EventsArrived:
         blocks = [self._read(cell) for cell in cells if len(cell.block)]
+        sparse = (cell.kind is CellKind.SPARSE for cell in cells if len(cell.block))
+        self._sparse = sum(
+            block.num_rows for block, is_sparse in zip(blocks, sparse, strict=True) if is_sparse
+        )
         rows = pa.concat_tables([self._schema.empty_table(), *blocks])
         spans = weights = None
         if self._divisible:
@@ -200,7 +207,21 @@ class CellInput:
 
     def _read(self, cell: Cell) -> pa.Table:
         columns = read_block(pa.py_buffer(cell.block), self._schema)
+        if cell.kind is CellKind.SPARSE:
+            # They have no bit, so that the order drops them once it has seen them.
+            size = len(next(iter(columns.values())))
+            columns = {
+                one.name: columns[one.name] if one.name in columns else _nothing(one, size)
+                for one in self._schema
+            }
         return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
+
+
+def _nothing(field: pa.Field, size: int) -> pa.Array:
+    """Return a column of which nobody knows anything; no bit is set in one of bits."""
+    if field.name.startswith(BITS):
+        return pa.array(np.zeros(size, np.int64)).cast(field.type)
+    return pa.nulls(size, field.type)
 
 
 def _exchanges(cells: Sequence[Cell]) -> list[ClockExchange]:

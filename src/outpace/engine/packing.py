@@ -3,11 +3,10 @@
 Every instance gets a cell for every piece of rows, with the times of all of them, so that each
 knows how far time has come although it has only the events of its own keys. Where several sources
 send the rows, each has cells of its own, as time comes by source, unless one instance has them all.
-Of rows that no step
-can use only the times go on, with the values that the order weighs, to one instance, which counts
-those that are late. Rows without a time
-are refused, or set aside, and so are those of an unknown source. Rows that are exchanges with the
-clock of a source go to every instance. Where the order needs the events
+Of rows that no step can use only the times go on, with the values that the order weighs, to one
+instance, which counts those that are late; where sources or times of arrival decide, these columns
+do, too. Rows without a time are refused, or set aside, and so are those of an unknown source. Rows
+that are exchanges with the clock of a source go to every instance. Where the order needs the events
 of all keys it needs those without a time, too: one with a sequence number is no gap.
 
 Blocks of rows are those of `codec.pack`: packing takes time linear in the rows and memory for two
@@ -25,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.codec.block import block_cells, narrow_rows
 from outpace.engine.codec.cell import Cell, CellKind, Counters, write_times
 from outpace.engine.codec.pack import Packer, pack
 from outpace.engine.codec.table import write_table
@@ -60,6 +60,9 @@ class Packing:
         The query that reads bits; None where it reads none.
     drop
         Whether rows without any bit are left out.
+    told
+        The columns that these tell, where their times do not say all: by which source they were
+        sent, when they arrived.
     disorder
         The column of event time, whether that says what time it is or who sends the rows does, how
         far apart times are told apart, and whether rows that cannot be used are set aside.
@@ -82,6 +85,7 @@ class Packing:
     sources: tuple[str, ...] | None = None
     whole: bool = False
     clocks: bool = False
+    told: tuple[str, ...] = ()
 
     @property
     def mixed(self) -> bool:
@@ -126,6 +130,10 @@ class Packing:
         bits = None if self.bits is None else replace(self.bits, drop_unused=self.drop)
         packer = Packer(self.keys, self.columns, self.instances, bits)
         (columns, used), bucket = packer.computed(good), packer.buckets(good)
+        arrival = self.disorder["arrival"]
+        if used is not None and arrival in self.told:
+            # One that does not say when it arrived is invalid, and set aside as it is.
+            used |= _flags(pc.is_null(good.column(arrival)))
         senders, buckets = [(-1, times, used)], self.instances
         name = self.disorder.weighed
         weighed = good.column(name) if name is not None and self.drop else None
@@ -156,7 +164,9 @@ class Packing:
                         source=source,
                     )
                 )
-            if wanted is not None and not wanted.all():
+            if wanted is not None and not wanted.all() and self.told:
+                cells.append(Cell(CellKind.SPARSE, block=_sparse(good.select(self.told), ~wanted)))
+            elif wanted is not None and not wanted.all():
                 weights = None if weighed is None else weights_of(weighed)[~wanted]
                 unused = write_times(own[~wanted], weights)
                 cells.append(Cell(CellKind.UNUSED, block=unused, source=source))
@@ -255,6 +265,13 @@ def _by_owner(
         (source, times[own], None if used is None else used[own])
         for source, own in zip(present.tolist(), parts, strict=True)
     ]
+
+
+def _sparse(rows: pa.Table, some: Booleans) -> bytes:
+    """Return some rows as a block."""
+    kept = rows.filter(pa.array(some))
+    columns = {name: one_array(kept.column(name)) for name in kept.column_names}
+    return bytes(block_cells([narrow_rows(columns)])[0].as_buffer())
 
 
 def _exchanges(table: pa.Table) -> pa.Table:

@@ -151,8 +151,10 @@ class StreamPlan(Crossing):
         packing, operator = self.packing, self.stages[0].operator
         named = ", ".join(map(print_name, filter(self.schema.names.count, packing.columns)))
         bits = " and bits" if packing.bits is not None else ""
-        told = ["the time", *filter(None, [packing.disorder.weighed])]
-        only = f"; rows that fit no condition only tell {' and '.join(told)}"
+        others = packing.told[1:] or tuple(filter(None, [packing.disorder.weighed]))
+        *first, last = ["the time", *map(print_name, others)]
+        told = " and ".join(filter(None, [", ".join(first), last]))
+        only = f"; rows that fit no condition only tell {told}"
         dropped = only if packing.drop else ""
         lines = [*self.crossing_lines(), f"1. pack: blocks of {named}{bits}{dropped}"]
         keyed = ", by key" if packing.keys and len(self.stages) == 1 else ""
@@ -254,34 +256,38 @@ def plan_stream(
     if sources is not None and not disorder.divisible:
         stay.discard(SOURCE)  # One place brings the events of all sources into order.
     events = pa.schema([field for field in known if field.name not in stay])
-    stages = _stages(
-        OperatorSpec(
-            query,
-            events,
-            None if bits is None else bits.task,
-            disorder,
-            sources,
-            timeouts=timeouts,
-            forgets=True,
-        ),
-        partitions,
+    operator = OperatorSpec(
+        query,
+        events,
+        None if bits is None else bits.task,
+        disorder,
+        sources,
+        timeouts=timeouts,
+        forgets=True,
     )
+    stages = _stages(operator, partitions)
+    # Events that are set aside, refused for their time, or decide are wanted as they are.
+    drop = (
+        crossing.drop_unused
+        and disorder.late not in (Late.SIDE, Late.CORRECT)
+        and disorder.ahead is None
+    )
+    # One place brings the events of all sources into order, each by its own times.
+    by_times = disorder.goes_by_times and (sources is None or disorder.divisible)
+    told = () if by_times or not drop or operator.useful is None else disorder.told
+    if told and sources is not None:
+        told = (*told, SOURCE)
     packing = Packing(
         schema=schema,
         columns=tuple(events.names),
         keys=crossing.bound.partition_by,
         instances=stages[0].instances,
         bits=bits if bits is not None and bits.predicates else None,
-        # Events that are set aside, refused for their time, or decide are wanted as they are.
-        drop=crossing.drop_unused
-        and disorder.goes_by_times
-        # One place brings the events of all sources into order, each by its own times.
-        and (sources is None or disorder.divisible)
-        and disorder.late not in (Late.SIDE, Late.CORRECT)
-        and disorder.ahead is None,
+        drop=drop and (by_times or bool(told)),
         disorder=disorder,
         sources=sources,
         clocks=clocks,
+        told=told,
     )
     packed = {*events.names, CORRUPT, *([] if sources is None else [SOURCE])}
     packed.update([CLOCK] if clocks else [])

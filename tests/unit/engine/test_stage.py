@@ -282,6 +282,88 @@ def test_an_adaptive_slack_needs_but_the_times_and_weights_of_events_that_no_ste
     assert sorted(map(repr, chain.out[CellKind.MATCHES])) == sorted(map(repr, expected))
 
 
+SPARSE = {
+    "by arrival": (op.KSlack(3, arrival="at"), None),
+    "weighed by arrival": (
+        op.AQKSlack(error=0.3, aggregate="sum", column="v", window=10, arrival="at"),
+        None,
+    ),
+    "of sources": (op.MPKSlack(late="pass"), ("s0", "s1")),
+    "weighed of sources": (
+        op.AQKSlack(error=0.3, aggregate="sum", column="v", window=10),
+        ("s0", "s1"),
+    ),
+    "of sources by arrival": (op.Quantile(0.8, arrival="at"), ("s0", "s1")),
+    "of silent sources": (op.LDOP(window=9, arrival="at", patience="9 us"), ("s0", "s1")),
+}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+@examples(15)
+@given(
+    batches=st.lists(
+        st.lists(
+            st.tuples(
+                st.integers(-9, 9),
+                st.sampled_from("abxyz"),
+                st.sampled_from([0.1, 1e17, -1e17, 3.0, math.nan, None]),
+                st.integers(0, 4),
+                st.sampled_from(["s0", "s1"]),
+            ),
+            max_size=8,
+        ),
+        max_size=6,
+    ),
+    seed=st.integers(0, 99),
+)
+def test_where_sources_or_arrivals_decide_these_columns_alone_are_sent_of_events_without_use(
+    name, batches, seed
+):
+    disorder, sources = SPARSE[name]
+    query = kinds("A -> B").disorder(disorder)
+    place = UNNUMBERED.get_field_index("v")
+    schema = UNNUMBERED.set(place, pa.field("v", pa.float64()))
+    schema = schema.append(pa.field("at", pa.int64())).append(pa.field("source", pa.string()))
+    plan = plan_stream(query, schema, 2, sources=sources)
+    assert plan.packing.drop
+    chain, alone = Simulated(plan, random.Random(seed)), op.open(query, sources=sources)
+    expected, late = [], 0
+    for number, batch in enumerate(batches):
+        rows = [
+            dict(
+                zip(
+                    schema.names,
+                    (8 * number + index, 5 * number + time, "k", kind, v, 5 * number + at, source),
+                    strict=True,
+                )
+            )
+            for index, (time, kind, v, at, source) in enumerate(batch)
+        ]
+        piece = pa.Table.from_pylist(rows, schema)
+        expected += alone.push(piece).to_pylist()
+        sent = [cell.kind for cell in plan.packing.pack(piece)]
+        assert (CellKind.SPARSE in sent) == any(kind in "xyz" for _, kind, *_ in batch)
+        chain.batch(piece)
+        if chain.counters:
+            assert chain.counters[0].slack == alone.order.slack
+            assert chain.counters[0].events == sum(kind in "ab" for _, kind, *_ in batch)
+            late += sum(counters.late for counters in chain.counters)
+    assert late == alone.order.late
+    assert sorted(map(repr, chain.out[CellKind.MATCHES])) == sorted(map(repr, expected))
+
+
+def test_an_event_without_use_that_does_not_say_when_it_arrived_is_set_aside_as_it_is():
+    schema = UNNUMBERED.append(pa.field("at", pa.int64()))
+    disorder = op.KSlack(3, arrival="at", invalid="quarantine")
+    chain = Simulated(plan_stream(kinds("A -> B").disorder(disorder), schema, 1), random.Random(0))
+    rows = [(0, 1, "k", "a", 0, 1), (1, 2, "k", "x", 7, None), (2, 3, "k", "x", 8, 2)]
+    table = pa.Table.from_pylist([dict(zip(schema.names, r, strict=True)) for r in rows], schema)
+    chain.batch(table)
+    (aside,) = chain.out[CellKind.INVALID]
+    assert aside.pop("reason") == "'at' is NULL, so nobody knows when the event arrived"
+    assert aside == table.to_pylist()[1]
+
+
 def test_what_is_weighed_of_events_that_no_step_can_use_decides_as_in_process():
     rng = np.random.default_rng(5)
     # Several events have one time, and sums of their weights depend on the order.

@@ -68,15 +68,24 @@ def test_a_stage_knows_by_the_bits_of_events_which_of_them_wait_with_ldop():
 
 
 def test_rows_that_no_step_can_use_tell_the_time_and_what_is_weighed():
-    schema = pa.schema({"ts": pa.int64(), "type": pa.string(), "v": pa.int64()})
+    types = {"ts": pa.int64(), "type": pa.string(), "v": pa.int64(), "at": pa.int64()}
+    schema = pa.schema(types | {"source": pa.string()})
     query = Query("q").order_by("ts").pattern("A -> B").define(A="type = 'a'", B="type = 'b'")
     for disorder, said in (
         (AQKSlack(aggregate="sum", column="v", window=9), "only tell the time and v"),
         (AQKSlack(window=9), "only tell the time"),
-        (AQKSlack(aggregate="sum", column="v", window=9, arrival="ts"), "blocks of ts, v and bits"),
+        (
+            AQKSlack(aggregate="sum", column="v", window=9, arrival="at"),
+            "only tell the time, at and v",
+        ),
+        (KSlack(3, arrival="at"), "only tell the time and at"),
+        (AQKSlack(window=9, late="side"), "blocks of ts, type, v, at, source and bits"),
     ):
         lines = plan_stream(query.measures(at="B.ts").disorder(disorder), schema, 2).lines()
         assert next(line for line in lines if "1. pack" in line).endswith(said)
+    weighed = query.measures(at="B.ts").disorder(AQKSlack(aggregate="sum", column="v", window=9))
+    lines = plan_stream(weighed, schema, 2, sources=("a", "b")).lines()
+    assert next(line for line in lines if "1. pack" in line).endswith("the time, v and source")
 
 
 def found_in(plan: StreamPlan, stage: WholeStage, rows: pa.Table) -> list[dict[str, object]]:

@@ -54,6 +54,8 @@ class CellKind(IntEnum):
     """Exchanges with the clocks of sources: a table with who asked, and four times."""
     MOVES = 9
     """What the front says to the back, where what came out is corrected, but for events."""
+    SPARSE = 10
+    """Of events that no step can use the columns by which an order decides, as a block of rows."""
 
 
 @dataclass(frozen=True, slots=True)

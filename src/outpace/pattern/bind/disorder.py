@@ -20,6 +20,7 @@ from outpace.pattern.disorder import (
     Disorder,
     InOrder,
     Invalid,
+    KSlack,
     Late,
     Punctuation,
     Speculative,
@@ -120,6 +121,17 @@ class BoundDisorder:
         """
         adapts = isinstance(self.value, AdaptiveSlack) and not self.value.clocked
         return self.divisible or (adapts and self["arrival"] is None)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The columns by which it decides how far time has come; none where ties count, too.
+
+        Of events that no step can use it need know no more, and drops them.
+        """
+        if not isinstance(self.value, AdaptiveSlack | KSlack):
+            return ()
+        read = (self.time, self["arrival"], self.weighed)
+        return tuple(dict.fromkeys(name for name in read if name is not None))
 
     @property
     def columns(self) -> tuple[str, ...]:
