@@ -52,7 +52,7 @@ class SlackChain(Order):
             Reorderer(bound, first, schema, fixed_slack(first)),
             *(Reorderer(bound, _checked(one), schema, None) for one in others),
         ]
-        self._told = int(NO_TIME)
+        self._promise = int(NO_TIME)
 
     @property
     def buffered(self) -> int:
@@ -85,7 +85,7 @@ class SlackChain(Order):
 
     def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise that no later event has a time before this; there is one source."""
-        self._told = max(self._told, time)
+        self._promise = max(self._promise, time)
         return self._pass_on(self._links[0].tell(time))
 
     def finish(self, source: str | None = None) -> ReleasedEvents:
@@ -95,11 +95,11 @@ class SlackChain(Order):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         links = {str(number): link.state() for number, link in enumerate(self._links)}
-        return State({"told": self._told}, parts=links)
+        return State({"told": self._promise}, parts=links)
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._told = integer(state.numbers, "told")
+        self._promise = integer(state.numbers, "told")
         for number, link in enumerate(self._links):
             link.restore(state.part(str(number)))
 
@@ -110,7 +110,7 @@ class SlackChain(Order):
             rows = as_table(released.rows)
             if released.late is not None:
                 rows = pa.concat_tables([rows, released.late])
-            watermark = self._told
+            watermark = self._promise
             if greatest != NO_TIME:
                 watermark = max(watermark, greatest - slack)
             released = link.push(EventsArrived(rows, watermark=watermark))

@@ -1,7 +1,7 @@
 """The operator whose state is not saved: it gives savepoints, and is rebuilt from one by a replay.
 
 The host that feeds it retains the events, numbered as they arrive; where something orders them,
-also all else that it was told, and in which pieces they came. A savepoint says from which event on
+also all other stimuli, and in which pieces they came. A savepoint says from which event on
 they are needed, and which of the later ones are not. A `MatchesAcknowledged` is answered by one,
 whether or not any match was acknowledged with it. After a failure `rebuild` lets a new operator
 take the events that were retained, and goes on: it gives the matches behind the last one that was
@@ -120,7 +120,7 @@ class RecoverableOperator(WholeOperator):
         #: Without windows: where searches stood when all that had come out is acknowledged, where
         #: they stood later, and how many events it was said of whether they are needed.
         self._later: _SearchStanding | None = None
-        self._told = 0
+        self._needed_until = 0
         if self._layout is None:
             self._base = self._standing(NOTHING)
         matcher = self.instance.matcher
@@ -440,9 +440,9 @@ class RecoverableOperator(WholeOperator):
         if self._arrived is not None:
             skip = self._arrived.keep(base.held, base.at)
             return self._savepoint(base.at, base.turn, skip, lambda: base.content)
-        if base.at > self._told:
-            needed.add(np.arange(self._told, base.at))
-            self._told = base.at
+        if base.at > self._needed_until:
+            needed.add(np.arange(self._needed_until, base.at))
+            self._needed_until = base.at
         skip = needed.thin(np.isin(needed.numbers, base.held))
         return self._savepoint(base.at, base.turn, skip, lambda: base.content)
 
@@ -482,7 +482,7 @@ class RecoverableOperator(WholeOperator):
         else:
             # All that is retained is what was held, or waited.
             held = as_integers(rows[EVENT_ID.name])
-        self._told = savepoint.at
+        self._needed_until = savepoint.at
         self._base = _SearchStanding(
             savepoint.at, savepoint.turn, savepoint.settled, held, savepoint.content
         )
@@ -497,8 +497,8 @@ class RecoverableOperator(WholeOperator):
         if first != NOTHING:
             self._seed = first.event, first.window
         skip = skip[skip[:, 0] > trim]
-        told = self._identity, self._seed, trim, skip, self._settled, at, turn
-        return Savepoint(*told, make, self.spec.sources)
+        known = self._identity, self._seed, trim, skip, self._settled, at, turn
+        return Savepoint(*known, make, self.spec.sources)
 
 
 def savepoint_of(instructions: Sequence[Instruction]) -> Savepoint:

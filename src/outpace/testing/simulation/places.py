@@ -209,7 +209,7 @@ def _listed(numbers: Any) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def told(stimulus: Stimulus) -> str:
+def line_of(stimulus: Stimulus) -> str:
     """Return a stimulus as a line of the trace."""
     match stimulus:
         case EventsArrived():
@@ -246,7 +246,7 @@ def run_in_one_place(
     kept = SavedPart("operator", make, lambda part, stimulus: part.step(stimulus), trace)
     steps: list[Stimulus] = [*arrival.steps, SourceEnded()]
     for number, stimulus in enumerate(steps, 1):
-        trace.say(told(stimulus))
+        trace.say(line_of(stimulus))
         answer = kept.take(stimulus)
         for instruction in answer:
             outcomes[instruction.query].take([instruction])
@@ -351,7 +351,7 @@ class Places:
         self._check_end()
 
     def _arrive(self, stimulus: Stimulus) -> None:
-        self._trace.say(told(stimulus))
+        self._trace.say(line_of(stimulus))
         for message in self._front.take(stimulus):
             match message:
                 case SetAside():

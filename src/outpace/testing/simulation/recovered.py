@@ -1,6 +1,6 @@
 """An operator without saved state, simulated: it is rebuilt from a savepoint and retained events.
 
-What feeds it retains the events and the times that were told; what takes its matches acknowledges
+What feeds it retains the events and the stimuli between them; what takes its matches acknowledges
 them when it likes.
 """
 
@@ -30,7 +30,7 @@ from outpace.engine.savepoint import Savepoint
 from outpace.engine.window_match.result import WindowMatches
 from outpace.ingest.retained import RetainedLog
 from outpace.testing.simulation.arrival import DrawnArrival
-from outpace.testing.simulation.places import RunOutcome, told
+from outpace.testing.simulation.places import RunOutcome, line_of
 from outpace.testing.simulation.trace import RunTrace
 
 
@@ -116,7 +116,7 @@ def run_recovered(
     retained.thin(savepoint_of(operator.step(MatchesAcknowledged())))
     often = random.choice([0.1, 0.5, 1.0])
     for stimulus in arrival.steps:
-        trace.say(told(stimulus))
+        trace.say(line_of(stimulus))
         turn = operator.turn
         rows = operator.retained(stimulus) if isinstance(stimulus, EventsArrived) else None
         receiver.take(emit_of(operator.step(stimulus)).matches)
