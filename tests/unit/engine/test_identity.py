@@ -250,7 +250,8 @@ def test_matches_of_matches_keep_their_ids_where_others_come_in(how: str, all_ro
             if resumed:
                 two = op.resume(second, two.state())
             found = two.finish() if table is None else two.push(table)
-            keys = two._last.matches.ids.array.to_pylist()
+            (emit,) = two._emits.values()
+            keys = emit.matches.ids.array.to_pylist()
             for row, key in zip(found.to_pylist(), keys, strict=True):
                 ids[tuple(row.values())].add(key)
         return ids
