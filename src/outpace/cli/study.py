@@ -87,7 +87,11 @@ def skip(quick: Quick = False, out: Out = Path("out")) -> None:
 
 
 def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
-    """Run a study with a progress bar, write its files into a folder and print its table."""
+    """Run a study with a progress bar, write its files into a folder and print its table.
+
+    They are written after each experiment, so that what is measured is there, however long the
+    others take.
+    """
     out.mkdir(parents=True, exist_ok=True)
     data, page = out / f"{study.name}.json", out / f"{study.name}.html"
     for path in (data, page):
@@ -98,25 +102,33 @@ def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
     measured: list[Row] = []
     begun: list[str] = []
     stopped: str | None = None
-    console = Console()
+    console, total = Console(), len(study.experiments)
+
+    def write(said: str | None) -> list[Row]:
+        rows = study.in_order(measured)
+        write_rows(data, rows, study.place)
+        text = page_of(study, rows, conditions(quick=quick), stopped=said)
+        page.write_text(text, encoding="utf-8")
+        return rows
+
     try:
-        with _progress(len(study.experiments)) as on_start:
+        with _progress(total) as on_start:
 
             def begin(words: str) -> None:
+                if begun:
+                    write(f"The study goes on: {len(begun)} of {total} experiments are done.")
                 begun.append(words)
                 on_start(words)
 
-            measured.extend(study.run(begin))
+            for row in study.run(begin):
+                measured.append(row)
     except BaseException as error:
         why = "was stopped" if isinstance(error, KeyboardInterrupt) else "failed"
-        done = f"{max(0, len(begun) - 1)} of {len(study.experiments)} experiments"
+        done = f"{max(0, len(begun) - 1)} of {total} experiments"
         stopped = f"The study {why} after {done}: what is missing was not measured."
         raise
     finally:
-        rows = study.in_order(measured)
-        write_rows(data, rows, study.place)
-        text = page_of(study, rows, conditions(quick=quick), stopped=stopped)
-        page.write_text(text, encoding="utf-8")
+        rows = write(stopped)
         if stopped is not None:
             console.print(Text(f"{stopped} The page so far: {page}"), soft_wrap=True)
     print_table(study, rows, console)

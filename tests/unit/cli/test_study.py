@@ -70,6 +70,22 @@ def test_a_study_that_is_stopped_says_so(
     assert said in (tmp_path / "sample.html").read_text(encoding="utf-8")
 
 
+def test_what_is_measured_is_there_while_a_study_goes_on(tmp_path: Path) -> None:
+    seen = []
+
+    def look() -> Iterator[Row]:
+        rows = json.loads((tmp_path / "sample.json").read_text(encoding="utf-8"))
+        seen.append((rows, (tmp_path / "sample.html").read_text(encoding="utf-8")))
+        yield ROW
+
+    experiments = (("first", lambda: [ROW]), ("second", look))
+    run_study(Study("sample", "A", "B", (FIGURE,), experiments), tmp_path, quick=True)
+    ((rows, page),) = seen
+    assert rows == [ROW.fields()]
+    assert "The study goes on: 1 of 2 experiments are done." in page
+    assert "The study goes on" not in (tmp_path / "sample.html").read_text(encoding="utf-8")
+
+
 def test_a_folder_that_cannot_be_made_fails_before_anything_is_measured(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = CliRunner().invoke(app, ["study", "space", "--out", str(tmp_path / "file")])
