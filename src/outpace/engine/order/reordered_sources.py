@@ -467,7 +467,8 @@ class ReorderedSources(Order):
             if silence.find(silence.now, self._missing()):
                 given.append(self._released())
         clock = max(clock, silence.now)
-        for source in silence.hear({one: max(at, clock) for one, at in spoken.items()}, clock):
+        words = {one: max(at, clock) for one, at in spoken.items()}
+        for source in silence.hear(words, clock, self._missing()):
             # What it sends from now on is late where the others have passed it.
             self._back.add(source)
             told = self._each[source].tell(self._own_time(source, self._watermark))

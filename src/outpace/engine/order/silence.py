@@ -103,10 +103,10 @@ class Silence(Stateful):
                 return True
         return False
 
-    def hear(self, spoken: dict[str, int], clock: int) -> set[str]:
+    def hear(self, spoken: dict[str, int], clock: int, missing: Container[str] = ()) -> set[str]:
         """Let sources speak, the first of them at a time; return those that were silent before.
 
-        Where all were silent, a new count begins.
+        Where all were silent, a new count begins; those that wait for missing events are not.
         """
         if clock == NO_TIME and not self._counts:
             return set()
@@ -115,7 +115,7 @@ class Silence(Stateful):
             return set()
         if not self._counts:
             self._began = clock
-        elif all(self._ends(one) <= clock for one in self.live):
+        elif all(self._ends(one) <= clock and one not in missing for one in self.live):
             self.silent = {one for one in self._open if one not in self._heard}
             self._began, self._heard = clock, {}
         self.silent = self.silent - set(spoken)

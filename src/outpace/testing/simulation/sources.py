@@ -163,7 +163,8 @@ class SourcesModel:
                     self._open[name].fire(due)
             self._find_silent(silence.now)
             self._pass_on()
-        returned = silence.hear(spoken, max(clock, silence.now), self._live, [*self._open])
+        moment, known = max(clock, silence.now), [*self._open]
+        returned = silence.hear(spoken, moment, self._live, known, waiting=bool(self._gaps))
         for name in returned:
             # What it sends from now on is late where the others have passed it.
             self._open[name].tell(self.time)
@@ -232,16 +233,25 @@ class _SilenceModel:
         self.silent |= {name for name in names if self._is_over(name, self.now)}
 
     def hear(
-        self, spoken: set[str], clock: int, live: Iterable[str], known: Iterable[str]
+        self,
+        spoken: set[str],
+        clock: int,
+        live: Iterable[str],
+        known: Iterable[str],
+        *,
+        waiting: bool,
     ) -> list[str]:
-        """Let sources speak at a time; return those that were silent before."""
+        """Let sources speak at a time; return those that were silent before.
+
+        One that is waiting for missing events is not silent.
+        """
         self.now = max(self.now, clock)
         if not spoken or clock == NO_TIME:
             return []
         before = self.silent
         if self._began is None:
             self._began = clock
-        elif all(self._is_over(name, clock) for name in live):
+        elif all(self._is_over(name, clock) for name in live) and not waiting:
             # All were silent: a new count begins for those that spoke in the last one.
             self.silent = {name for name in known if name not in self._heard}
             self._began, self._heard = clock, {}

@@ -258,6 +258,19 @@ def test_without_a_clock_nobody_is_silent():
     assert (order.timer, order.silent) == (None, set())
 
 
+def test_nobody_goes_past_a_source_that_waits_for_missing_events_when_all_else_was_silent():
+    order = order_of(op.Sequence("1000 s", patience="5 s"), ("a", "b"))
+    found = times(order.push(piece("a", 0, 1, first=1)))
+    found += times(order.push(piece("b", 0, 1, first=1)))
+    # Number 2 of `a` is missing, so `a` is not silent.
+    found += times(order.push(piece("a", 10, 3, 6, first=3)))
+    for number, second in enumerate((70, 130, 190), start=2):
+        found += times(order.push(piece("b", second, 10 * number, first=number)))
+        assert "a" not in order.silent
+        assert order.watermark <= 1
+    assert found + times(order.finish()) == [1, 1, 3, 6, 20, 30, 40]
+
+
 @st.composite
 def streams(draw: st.DrawFn) -> list[list[tuple[int, int, int, str]]]:
     """Draw events moment by moment, of sources that are a little late or long silent."""
