@@ -267,6 +267,9 @@ def factors(scale: SpeculationScale, count: int) -> Iterator[Row]:
         yield Row(figure, f"{words}: taken back", run.retracted, "matches")
     falls = steady(runs["100 %"]) / steady(runs["0 %"])
     yield Row(figure, "100 % to 0 %: steady", falls, "ratio", "below 1")
+    most = max(steady(run) for words, run in runs.items() if words != "0 %")
+    most /= steady(runs["0 %"])
+    yield Row(figure, "any speculation to 0 %: steady, at most", most, "ratio", "below 1")
     anomaly = peak(runs["20 %"]) / peak(runs["100 %"])
     yield Row(figure, "20 % to 100 %: peak", anomaly, "ratio", "below 1" if count < 4 else "above")
 

@@ -135,6 +135,8 @@ def test_the_study_has_rows_for_every_figure():
     value = {(row.figure, row.setting): row.value for row in rows}
     assert value["7-5", "4 instances, speculation to the black box"] > 1
     assert value["7-10", "0 %: went back"] == 0
+    most = value["7-10", "any speculation to 0 %: steady, at most"]
+    assert most >= value["7-10", "100 % to 0 %: steady"]
     assert value["7-15", "every 20: checkpoints"] > 1
     assert all(np.isfinite(row.value) for row in rows)
 
