@@ -139,15 +139,30 @@ class RetainedLog:
         """
         return [(came, stimulus) for came, _, stimulus in self._stimuli]
 
-    def has_room(self, events: int) -> bool:
-        """Say whether so many more events can be retained.
+    def room(self, events: int) -> int:
+        """Return how many can be retained of so many more events.
 
         Parameters
         ----------
         events
             The number of events.
         """
-        return self._most is None or len(self) + events <= self._most
+        return events if self._most is None else max(0, min(events, self._most - len(self)))
+
+    def check_room(self, events: int) -> None:
+        """Refuse more events than can be retained.
+
+        Parameters
+        ----------
+        events
+            The number of events.
+        """
+        if self.room(events) < events:
+            raise DataError(
+                f"the retained log has no room for {events} more events",
+                detail=f"it has {len(self)} of at most {self._most}",
+                hint="acknowledge matches, or retain more events",
+            )
 
     def count_from(self, number: int) -> int:
         """Return how many events are retained with this number or a later one.
@@ -209,7 +224,7 @@ class RetainedLog:
         """
         if self.schema is None:
             self.begin(rows.schema)
-        self._check_room(rows.num_rows)
+        self.check_room(rows.num_rows)
         added = range(self.came, self.came + rows.num_rows)
         if self._log is None:
             self._rows.append(rows)
@@ -236,19 +251,12 @@ class RetainedLog:
         if isinstance(stimulus, EventsArrived):
             assert rows is not None, "events are retained with their rows"
             if ordered:
-                self._check_room(rows.num_rows)
+                self.check_room(rows.num_rows)
                 # First, so that no event is there without it.
                 self._keep(turn, replace(stimulus, rows=stimulus.rows.select([])))
             self.append(rows)
         elif ordered or isinstance(stimulus, SourceEnded) or _tells_time(stimulus):
             self._keep(turn, stimulus)
-
-    def _check_room(self, events: int) -> None:
-        if not self.has_room(events):
-            raise DataError(
-                f"the retained log is full: it has {len(self)} of at most {self._most} events",
-                hint="acknowledge matches, or retain more events",
-            )
 
     def _keep(self, turn: int, stimulus: Stimulus) -> None:
         """Retain a stimulus that came in a turn of the stream."""

@@ -86,13 +86,9 @@ class OperatorStream:
             self.log.begin(rows.schema, self._time)
         assert self.log.schema is not None
         rows = fitting(rows, self.log.schema)
-        if not self.log.has_room(rows.num_rows):
+        if self.log.room(rows.num_rows) < rows.num_rows:
             self._thin(self._operator.save(None))
-        if not self.log.has_room(rows.num_rows):
-            raise DataError(
-                f"the retained log has no room for {rows.num_rows} more events",
-                hint="acknowledge matches, or retain more events",
-            )
+            self.log.check_room(rows.num_rows)
         # What fails here leaves the operator apart from the log, which has what counts.
         self._failed = True
         first = self.log.came

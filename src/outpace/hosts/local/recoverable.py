@@ -112,23 +112,25 @@ class RecoverableStream(StreamMatcher):
         self._check()
         rows = self._rows(data, source)
         self.make_room(rows.num_rows)
+        self.log.check_room(rows.num_rows)
         return super().push(rows.slice(0), source)
 
-    def make_room(self, events: int) -> None:
-        """Drop what is not needed where the log has no room for more events, or refuse them.
+    def make_room(self, events: int) -> int:
+        """Drop what is not needed where the log has no room for more events.
 
         Parameters
         ----------
         events
             How many.
+
+        Returns
+        -------
+        int
+            How many of them it has room for.
         """
-        if not self.log.has_room(events) and self._operator is not None:
+        if self.log.room(events) < events and self._operator is not None:
             self._save(self.operator)
-        if not self.log.has_room(events):
-            raise DataError(
-                f"the retained log has no room for {events} more events",
-                hint="acknowledge matches, or retain more events",
-            )
+        return self.log.room(events)
 
     def acknowledge(self, x: int | None = None, y: int | None = None) -> Savepoint:
         """Say that matches have been taken for good, and drop what is not needed for others.

@@ -90,9 +90,22 @@ class RecoveredOperator(AnsweredAtOnce):
         """Return nothing: nobody follows how busy the program is."""
 
     def push(self, stimulus: Stimulus) -> Iterator[pa.Table]:
-        """Take what happened, retain it, and yield what became final."""
-        if isinstance(stimulus, EventsArrived):
-            self._stream.make_room(stimulus.rows.num_rows)
+        """Take what happened, retain it, and yield what became final.
+
+        Where the log has no room for all events, some are taken, and the others when what came of
+        those was yielded and may have been acknowledged.
+        """
+        if not isinstance(stimulus, EventsArrived):
+            yield from self._step(stimulus)
+            return
+        rows = stimulus.rows
+        while rows.num_rows:
+            size = self._stream.make_room(rows.num_rows)
+            self._stream.log.check_room(size or rows.num_rows)
+            yield from self._step(replace(stimulus, rows=rows.slice(0, size)))
+            rows = rows.slice(size)
+
+    def _step(self, stimulus: Stimulus) -> Iterator[pa.Table]:
         for one in self._stream.step(stimulus):
             match one:
                 case SetAside():

@@ -152,11 +152,12 @@ def test_a_log_without_room_ends_the_run_until_matches_are_acknowledged(tmp_path
     path = tmp_path / "log"
     log = op.recover.RetainedLog(path, events=600)
     run = op.run(COUNTED, sources(1), batch_rows=100, recovery="replay", log=log)
-    with pytest.raises(op.DataError, match="no room for 100 more events"), run:
+    with pytest.raises(op.DataError, match=r"no room for \d+ more events"), run:
         list(run)
     log = op.recover.RetainedLog(path, events=600)
     found = []
-    with op.run(COUNTED, sources(1), batch_rows=100, recovery="replay", log=log) as again:
+    # A batch has more events than there is room for, and is taken piece by piece.
+    with op.run(COUNTED, sources(1), batch_rows=1000, recovery="replay", log=log) as again:
         for table in again:
             found += table.to_pylist()
             again.acknowledge()
