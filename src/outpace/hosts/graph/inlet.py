@@ -1,4 +1,7 @@
-"""The end of a link at who reads: connected anew whenever the other end was lost."""
+"""The end of a link at who reads: connected anew whenever the other end was lost.
+
+Who takes matches for good, a sink or the program of the run, drops those that come again.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import zmq
 
-from outpace.engine.state import State
+from outpace.engine.state import NATURAL, State, integer
 from outpace.errors import StateError
-from outpace.hosts.graph.message import open_socket, read, write
+from outpace.hosts.graph.message import open_socket, read, read_events, write
 
 
 class Inlet:
@@ -81,3 +85,35 @@ class Inlet:
         if self.socket is not None:
             self.socket.close()
             self.socket = None
+
+
+class TakenMatches:
+    """The matches of an operator that are taken for good, each once and in their order.
+
+    Parameters
+    ----------
+    inlet
+        What reads the operator.
+    stop
+        How many of its matches have been taken before.
+    """
+
+    def __init__(self, inlet: Inlet, stop: int = 0) -> None:
+        self.inlet = inlet
+        #: Behind the last that was taken, whether all were, and how many came again.
+        self.stop, self.ended, self.doubles = stop, False, 0
+
+    def tables(self) -> Iterator[tuple[int, pa.Table]]:
+        """Yield what came, with the first number; it is taken for good when more is asked for."""
+        for kind, message in self.inlet.receive():
+            if kind == "events":
+                rows, numbers = read_events(message)
+                low = int(np.searchsorted(numbers, self.stop))
+                self.doubles += low
+                if low < len(numbers):
+                    yield int(numbers[low]), rows.slice(low)
+                    self.stop = int(numbers[-1]) + 1
+                self.inlet.taken(self.stop)
+                self.inlet.send("saved", number=self.stop)
+            elif kind == "end":
+                self.stop, self.ended = integer(message.numbers, "count", NATURAL), True

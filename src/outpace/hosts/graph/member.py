@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
+import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -12,6 +14,7 @@ import pyarrow as pa
 import zmq
 
 from outpace.compiler.kernel import compiler
+from outpace.errors import OutpaceError
 from outpace.hosts.background import CompileNotice
 from outpace.hosts.graph.message import open_socket, read, write
 from outpace.hosts.processes.worker import end_with
@@ -73,10 +76,19 @@ class Member:
         """Let the monitor know that all has been taken."""
         self._tell("done")
 
-    def fail(
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Let the monitor know why the process cannot go on, and end."""
+        try:
+            yield
+        except OutpaceError as error:
+            self._fail(error.code, error.message, error.detail, error.hint, error.where)
+        except Exception as error:
+            self._fail("", f"{type(error).__name__}: {error}", traceback.format_exc(), None, None)
+
+    def _fail(
         self, code: str, message: str, detail: str | None, hint: str | None, where: str | None
     ) -> None:
-        """Let the monitor know why the process cannot go on, and end."""
         self._tell("failed", code=code, message=message, detail=detail, hint=hint, where=where)
         self._end()
 

@@ -12,7 +12,6 @@ Paper: Lima et al., figures 4, 6 and 7.
 from __future__ import annotations
 
 import time
-import traceback
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from typing import Final
@@ -26,7 +25,6 @@ from outpace.engine.order.source_merge import ticks_of
 from outpace.engine.recover.counted import CountedOperator, watermark_of
 from outpace.engine.recover.recoverable import savepoint_of
 from outpace.engine.state import ANY, NATURAL, State, integer
-from outpace.errors import OutpaceError
 from outpace.hosts.graph.backup import Backup, keep_newest
 from outpace.hosts.graph.graph import BoundNode
 from outpace.hosts.graph.inlet import Inlet
@@ -105,13 +103,8 @@ def run_operator(
         A pipe that nothing is sent through: its other end closes when the parent is gone.
     """
     member = Member(setup.node.name, monitor, token, number, parent)
-    try:
+    with member.telling():
         _Operator(setup, member, token).work()
-    except OutpaceError as error:
-        member.fail(error.code, error.message, error.detail, error.hint, error.where)
-    except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-        member.fail("", message, traceback.format_exc(), None, None)
 
 
 class _Operator:
@@ -298,7 +291,7 @@ class _Operator:
         if self._outlet is not None:
             queues = self._outlet.queues.values()
             metrics.retained_events = sum(len(one.log) for one in queues)
-            metrics.retained_bytes = sum(one.retained_bytes for one in queues)
+            metrics.retained_bytes = sum(one.log.nbytes for one in queues)
             metrics.doubles += sum(one.doubles for one in queues)
             metrics.refused = self._outlet.refused
         return metrics

@@ -90,11 +90,6 @@ class OutputQueue:
         savepoint = self.log.savepoint
         return self._begin if savepoint is None else max(self._begin, savepoint.trim + 1)
 
-    @property
-    def retained_bytes(self) -> int:
-        """How much memory the events take that are retained."""
-        return int(self.log.events()[0].nbytes) if len(self.log) else 0
-
     def append(self, rows: pa.Table) -> None:
         """Take the next events."""
         if rows.num_rows:

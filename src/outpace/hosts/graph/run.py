@@ -14,18 +14,16 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import zmq
 
 from outpace.engine.order.source_merge import ticks_of
 from outpace.engine.rows.times import as_integer
-from outpace.engine.state import NATURAL, integer
 from outpace.hosts.graph.folder import GraphFolder
 from outpace.hosts.graph.graph import SINK_OF, BoundNode, Graph, bind
-from outpace.hosts.graph.inlet import Inlet
+from outpace.hosts.graph.inlet import Inlet, TakenMatches
 from outpace.hosts.graph.member import BEAT_S
-from outpace.hosts.graph.message import SINK, read_events
+from outpace.hosts.graph.message import SINK
 from outpace.hosts.graph.metrics import GraphMetrics
 from outpace.hosts.graph.monitor import Monitor
 from outpace.hosts.graph.operator import OperatorSetup, Reader, run_operator
@@ -36,29 +34,6 @@ from outpace.ingest.source import Heartbeat
 
 #: The longest wait for anything.
 _TURN_S: Final = 0.1
-
-
-class _TakenMatches:
-    """The matches of an operator that come out in this process."""
-
-    def __init__(self, inlet: Inlet, sink: Callable[[pa.Table], None] | None) -> None:
-        self.inlet, self.sink = inlet, sink
-        #: Behind the last that has come out, and whether all have.
-        self.stop, self.ended = 0, False
-
-    def tables(self) -> Iterator[pa.Table]:
-        """Yield what came; it is taken for good when more is asked for."""
-        for kind, message in self.inlet.receive():
-            if kind == "events":
-                rows, numbers = read_events(message)
-                low = int(np.searchsorted(numbers, self.stop))
-                if low < len(numbers):
-                    yield rows.slice(low)
-                    self.stop = int(numbers[-1]) + 1
-                self.inlet.taken(self.stop)
-                self.inlet.send("saved", number=self.stop)
-            elif kind == "end":
-                self.stop, self.ended = integer(message.numbers, "count", NATURAL), True
 
 
 class GraphRun:
@@ -92,7 +67,8 @@ class GraphRun:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(1)
         self._monitor: Monitor | None = None
         self._outlet: Outlet | None = None
-        self._taken: dict[str, _TakenMatches] = {}
+        self._taken: dict[str, TakenMatches] = {}
+        self._called: dict[str, Callable[[pa.Table], None]] = {}
         self._logs: dict[str, str] = {}
         self._schemas: dict[str, pa.Schema] = {}
         self._ended: set[str] = set()
@@ -211,7 +187,9 @@ class GraphRun:
             elif name in graph.sinks:
                 given = graph.sinks[name]
                 inlet = Inlet(self._context, token, name, SINK)
-                self._taken[name] = _TakenMatches(inlet, given if callable(given) else None)
+                self._taken[name] = TakenMatches(inlet)
+                if callable(given):
+                    self._called[name] = given
 
     def _is_done(self) -> bool:
         assert self._monitor is not None
@@ -237,11 +215,11 @@ class GraphRun:
             if self._folder is not None:
                 self._folder.save(outlet.backups)
         for name, one in self._taken.items():
-            for table in one.tables():
-                if one.sink is None:
-                    yield name, table
+            for _, table in one.tables():
+                if name in self._called:
+                    self._called[name](table)
                 else:
-                    one.sink(table)
+                    yield name, table
 
     def _wait(self, reader: SourceReader, monitor: Monitor, outlet: Outlet) -> None:
         """Wait until something comes from anywhere."""
@@ -278,7 +256,7 @@ class GraphRun:
         assert self._outlet is not None
         queues = self._outlet.queues.values()
         self._metrics.retained_events = sum(len(one.log) for one in queues)
-        self._metrics.retained_bytes = sum(one.retained_bytes for one in queues)
+        self._metrics.retained_bytes = sum(one.log.nbytes for one in queues)
         self._metrics.refused = self._outlet.refused + self._monitor.refused
         for name in self._monitor.pids:
             self._metrics.operators[name] = self._monitor.metrics(name)

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import os
 import time
-import traceback
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
-from outpace.engine.state import NATURAL, integer
-from outpace.errors import BindError, DataError, OutpaceError
-from outpace.hosts.graph.inlet import Inlet
+from outpace.errors import BindError, DataError
+from outpace.hosts.graph.inlet import Inlet, TakenMatches
 from outpace.hosts.graph.member import Member
-from outpace.hosts.graph.message import SINK, read_events
+from outpace.hosts.graph.message import SINK
 from outpace.hosts.graph.metrics import NodeMetrics
 from outpace.ingest.log.folder import SEGMENT_BYTES, create_folder
 from outpace.ingest.log.reader import Log
@@ -76,13 +73,8 @@ def make_log(
 def run_sink(setup: SinkSetup, monitor: str, token: str, number: int, parent: Connection) -> None:
     """Work until the monitor says that all is done; the body of the process."""
     member = Member(setup.name, monitor, token, number, parent)
-    try:
+    with member.telling():
         _work(setup, member, token)
-    except OutpaceError as error:
-        member.fail(error.code, error.message, error.detail, error.hint, error.where)
-    except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-        member.fail("", message, traceback.format_exc(), None, None)
 
 
 def _writer(path: str) -> Writer:
@@ -97,11 +89,11 @@ def _writer(path: str) -> Writer:
             time.sleep(_TURN_S)
 
 
-def _require(holds: object, setup: SinkSetup, there: int, known: int) -> None:
+def _check_next(setup: SinkSetup, there: int, first: int) -> None:
     """Refuse a log that does not have the matches that were put into it."""
-    if not holds:
+    if there != first:
         raise DataError(
-            f"the log in '{setup.path}' has {there} matches, and the run goes on behind {known}",
+            f"the log in '{setup.path}' has {there} matches, and the run goes on behind {first}",
             hint="go on with the log of the earlier run, or name a new folder for the graph",
         )
 
@@ -109,29 +101,20 @@ def _require(holds: object, setup: SinkSetup, there: int, known: int) -> None:
 def _work(setup: SinkSetup, member: Member, token: str) -> None:
     writer = _writer(setup.path)
     inlet = Inlet(member.context, token, setup.node, SINK, member.number)
-    metrics, end, told = NodeMetrics(), -1, False
+    taken, metrics, told = TakenMatches(inlet, writer.stop), NodeMetrics(), False
     member.ready(None)
     while not member.stopped:
         member.wait([inlet.socket] if inlet.socket else [], _TURN_S)
         for _, address in member.peers():
             inlet.connect(address, writer.stop)
-        for kind, message in inlet.receive():
-            if kind == "events":
-                rows, numbers = read_events(message)
-                low = int(np.searchsorted(numbers, writer.stop))
-                metrics.doubles += low
-                if low < len(numbers):
-                    _require(numbers[low] == writer.stop, setup, writer.stop, int(numbers[low]))
-                    writer.append(rows.slice(low))
-                inlet.taken(writer.stop)
-                inlet.send("saved", number=writer.stop)
-            elif kind == "end":
-                end = integer(message.numbers, "count", NATURAL)
-                _require(writer.stop == end, setup, writer.stop, end)
-        if writer.stop == end and not told:
+        for first, rows in taken.tables():
+            _check_next(setup, writer.stop, first)
+            writer.append(rows)
+        if taken.ended and not told:
+            _check_next(setup, writer.stop, taken.stop)
             told = True
             member.done()
-        metrics.events = writer.stop
+        metrics.events, metrics.doubles = writer.stop, taken.doubles
         if member.due:
             member.beat(asdict(metrics))
     writer.close()
