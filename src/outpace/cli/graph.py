@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +35,14 @@ def run(
         Path | None, typer.Option(help="For savepoints, from which a lost run goes on.")
     ] = None,
     metrics: Annotated[bool, typer.Option(help="Show what was counted, at the end.")] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Serve metrics here; 0 is any free port.",
+        ),
+    ] = None,
 ) -> None:
     """Run a graph; matches that go to no log are written as JSON lines.
 
@@ -42,7 +51,10 @@ def run(
     """
     graph = read_graph(file)
     printed = [name for name, sink in graph.sinks.items() if sink is None]
-    with graph.run(folder) as running:
+    with graph.run(folder) as running, ExitStack() as served:
+        if metrics_port is not None:
+            watch = served.enter_context(running.watch(port=metrics_port))
+            typer.echo(f"metrics at {watch.url}/metrics", err=True)
         for name, table in running:
             _print(name if len(printed) > 1 else None, table)
         counted = running.metrics

@@ -1,6 +1,6 @@
 """`outpace top`: the streaming queries of programs on this machine, live in the terminal.
 
-It asks what `op.spark.metrics.watch` serves, every second, and keeps nothing.
+It asks what `op.spark.metrics.watch`, and `watch` of a run, serve, every second, and keeps nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from outpace.hosts.spark.metrics_server import PORT, PORTS
 
 _TIMEOUT_SECONDS: Final = 5.0
 _ANSWER_BYTES_MAX: Final = 64 * 2**20
+_SERVE: Final = "call op.spark.metrics.watch(spark) or run.watch() in the program"
 
 Url = Annotated[
     list[str] | None,
@@ -33,7 +34,7 @@ Every = Annotated[float, typer.Option(min=0.1, help="Seconds from one look to th
 
 
 def top(url: Url = None, once: Once = False, as_json: AsJson = False, every: Every = 1.0) -> None:
-    """Show the streaming queries that programs watch, their stages, delays and times."""
+    """Show the streaming queries and runs that programs watch, their stages, delays and times."""
     console = Console()
     answers = _ask(url)
     try:
@@ -89,7 +90,7 @@ def _ask(urls: list[str] | None) -> list[dict[str, Any]]:
         raise OutpaceError(
             "no program on this machine serves metrics of streaming queries",
             detail=f"nothing answers on 127.0.0.1, ports {PORT} to {PORT + PORTS - 1}",
-            hint="call op.spark.metrics.watch(spark) in the program, or name its --url",
+            hint=f"{_SERVE}, or name its --url",
         )
     return answers
 
@@ -105,7 +106,7 @@ def _answer(url: str) -> dict[str, Any]:
         raise OutpaceError(
             f"nothing serves metrics at {address}",
             detail=str(getattr(error, "reason", error)),
-            hint="call op.spark.metrics.watch(spark) in the program; its url says where",
+            hint=f"{_SERVE}; its url says where",
         ) from error
     if not isinstance(content, dict) or not {"queries", "samples"} <= content.keys():
         raise OutpaceError(f"what {address} serves are no metrics of streaming queries")

@@ -54,6 +54,20 @@ _COLUMNS: Final = (
 )
 
 
+#: The same of the table of operators of a run.
+_OPERATOR_COLUMNS: Final = (
+    ("events", "outpace_operator_events_total", False),
+    ("matches", "outpace_operator_matches_total", False),
+    ("retained", "outpace_operator_retained_events", True),
+    ("bytes", "outpace_operator_retained_bytes", True),
+    ("skipped", "outpace_operator_skipped_share", True),
+    ("saved s", "outpace_operator_savepoint_age_seconds", True),
+    ("replays", "outpace_operator_replays_total", True),
+    ("recover s", "outpace_operator_recover_seconds", True),
+    ("doubles", "outpace_operator_doubles_total", True),
+)
+
+
 @dataclass
 class _Values:
     """The values of one query: by metric, then by its other labels."""
@@ -136,6 +150,14 @@ def seconds(value: float) -> str:
 
 
 def _query(query: Mapping[str, Any], values: _Values, ascii_only: bool) -> Iterable[RenderableType]:
+    if operators := values.all("outpace_operator_events_total"):
+        yield Text(query["name"], style="bold").append("  running", style="green")
+        retained = values.all("outpace_operator_retained_events")
+        rows = list(dict.fromkeys([*retained, *operators]))
+        yield Padding(
+            FittedTable(_table(values, rows, ("operator",), _OPERATOR_COLUMNS)), (1, 0, 0, 0)
+        )
+        return
     yield _title(query, values)
     if query["error"]:
         yield Text(f"  {str(query['error']).strip().splitlines()[0]}", style="red")
@@ -193,23 +215,31 @@ def _bar(parts: Mapping[str, float], ascii_only: bool) -> tuple[Text, Text]:
 
 
 def _stages(values: _Values) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     stages = list(values.all("outpace_stage_events_total"))
     several = len({operator for operator, _ in stages}) > 1
-    if several:
-        table.add_column("operator")
-    table.add_column("stage")
-    columns = [
+    return _table(values, stages, ("operator", "stage") if several else ("stage",), _COLUMNS)
+
+
+def _table(
+    values: _Values,
+    rows: Iterable[tuple[str, ...]],
+    shown: Sequence[str],
+    columns: Iterable[tuple[str, str, bool]],
+) -> Table:
+    """Return a table with a row for each of some labels, of which the last ones are shown."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for title in shown:
+        table.add_column(title)
+    chosen = [
         (title, name)
-        for title, name, may_miss in _COLUMNS
+        for title, name, may_miss in columns
         if not may_miss or any(values.all(name).values())
     ]
-    for title, _ in columns:
+    for title, _ in chosen:
         table.add_column(title, justify="right", no_wrap=True)
-    for operator, stage in stages:
+    for labels in rows:
         numbers = [
-            amount(values.one(name, operator, stage), binary=name.endswith("_bytes"))
-            for _, name in columns
+            amount(values.one(name, *labels), binary=name.endswith("_bytes")) for _, name in chosen
         ]
-        table.add_row(*([operator] if several else []), stage, *numbers)
+        table.add_row(*labels[-len(shown) :], *numbers)
     return table

@@ -165,6 +165,13 @@ def test_a_graph_goes_on_from_its_folder(folder: Path) -> None:
     assert "is that of another graph" in err
 
 
+def test_metrics_are_served_while_a_graph_runs() -> None:
+    code, out, err = run(GRAPH, "--metrics-port", "0")
+    assert code == 0, err
+    assert "metrics at http://127.0.0.1:" in err
+    assert [json.loads(line) for line in out.splitlines()] == expected()[1].to_pylist()
+
+
 def test_data_out_of_order_ends_with_code_2() -> None:
     pyarrow.csv.write_csv(TICKS.take([1, 0, 2]), "ticks.csv")
     code, _, err = run(GRAPH)

@@ -19,6 +19,7 @@ from support.stage_reports import observed
 from support.terminal import read_to_end, read_until
 from typer.testing import CliRunner
 
+import outpace as op
 from outpace.cli import top as top_module
 from outpace.cli.main import app
 from outpace.cli.top_view import view
@@ -188,7 +189,7 @@ def test_nothing_that_listens_is_exit_code_2(
     monkeypatch.setattr(top_module, "PORTS", 0)
     done = CliRunner().invoke(app, ["top", "--once"])
     assert done.exit_code == 2
-    assert "call op.spark.metrics.watch(spark) in the program" in done.stderr
+    assert "call op.spark.metrics.watch(spark) or run.watch() in the program" in done.stderr
     free = MetricsServer(str, dict, "127.0.0.1", 0)
     free.close()
     done = CliRunner().invoke(app, ["top", "--url", free.url])
@@ -252,3 +253,42 @@ def test_on_a_terminal_it_goes_on_until_it_is_told_to_end(ends: str) -> None:
     if ends == "interrupt":
         server.close()
     assert "Traceback" not in said
+
+
+def test_operators_of_a_run_are_shown_with_what_is_retained() -> None:
+    query = op.Query("pairs").order_by("ts").pattern("A -> B").define(A="type = 'a'")
+    query = query.measures(a="A.seq", b="B.seq").over(op.windows.count(50), numbered=True)
+    log = op.recover.RetainedLog()
+    for _ in range(2):
+        source = op.sources.simple_events(2000, types="abc")
+        with (
+            op.run(query, source, batch_rows=500, recovery="replay", log=log) as run,
+            run.watch(port=0) as watch,
+        ):
+            next(run)
+            next(run)
+            done = CliRunner().invoke(app, ["top", "--once", "--url", watch.url])
+    assert done.exit_code == 0, done.stderr
+    titles, row = done.stdout.splitlines()[-2:]
+    told = dict(zip(titles.replace(" s ", "_s ").split(), row.split(), strict=True))
+    assert done.stdout.startswith("pairs  running")
+    assert told["operator"] == "pairs"
+    assert told["retained"] != "0"
+    assert told["replays"] == "1"
+
+
+def test_operators_of_a_graph_are_shown_and_what_its_sources_retain() -> None:
+    pairs = op.Query("pairs").order_by("ts").pattern("A B").measures(at="B.ts")
+    later = op.Query("later").order_by("at").pattern("A B").measures(at="B.at")
+    ticks = op.sources.simple_events(1000, id="ticks")
+    with (
+        op.graph(ticks, {"pairs": pairs, "later": later.of("pairs")}).run() as run,
+        run.watch(port=0) as watch,
+    ):
+        assert run.tables()["later"].num_rows == 250
+        done = CliRunner().invoke(app, ["top", "--once", "--url", watch.url])
+        served = watch.text()
+    assert done.exit_code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["operator", "sources", "pairs", "later"]
+    assert 'outpace_operator_events_total{query="pairs, later"' in served

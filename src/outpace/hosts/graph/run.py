@@ -12,7 +12,8 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterator
-from typing import Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import zmq
@@ -31,6 +32,9 @@ from outpace.hosts.graph.outlet import MESSAGE_EVENTS, Outlet, OutputQueue
 from outpace.hosts.graph.sink import SinkSetup, make_log, run_sink
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
 from outpace.ingest.source import Heartbeat
+
+if TYPE_CHECKING:
+    from outpace.hosts.run_watch import RunWatch
 
 #: The longest wait for anything.
 _TURN_S: Final = 0.1
@@ -111,6 +115,34 @@ class GraphRun:
     def metrics(self) -> GraphMetrics:
         """What is counted of the operators and of what is retained, while the graph runs."""
         return self._metrics
+
+    def watch(self, *, port: int | None = None, host: str = "127.0.0.1") -> RunWatch:
+        """Serve what is counted, for `outpace top` and Prometheus, until it is closed.
+
+        Parameters
+        ----------
+        port
+            Where to listen. By default the first free one of ten from 9468 on, which is where
+            `outpace top` looks; 0 is any free one.
+        host
+            The address to listen on; whoever reaches it reads the metrics.
+        """
+        from outpace.hosts.run_watch import RunWatch
+
+        return RunWatch(", ".join(self._graph.nodes), self._counted, host, port)
+
+    def _counted(self) -> dict[str, dict[str, float]]:
+        """Return what is counted of operators, and of the sources."""
+        metrics = self._metrics
+        retained = {
+            "retained_events": metrics.retained_events,
+            "retained_bytes": metrics.retained_bytes,
+        }
+        known = {
+            name: asdict(one) | {"skipped_share": one.skipped_share}
+            for name, one in list(metrics.operators.items())
+        }
+        return {"sources": retained, **known}
 
     @property
     def processes(self) -> dict[str, int]:

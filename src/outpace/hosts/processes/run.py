@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing.connection import wait
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -66,6 +66,9 @@ from outpace.pattern.group import QueryGroup, told_of
 from outpace.pattern.join import Join
 from outpace.pattern.query import Query, checked_query
 from outpace.plan.late_events import LateEvents
+
+if TYPE_CHECKING:
+    from outpace.hosts.run_watch import RunWatch
 
 #: The longest wait for anything, after which it is looked whether the run was stopped.
 _TURN_S: Final = 0.1
@@ -322,6 +325,33 @@ class Run:
 
     def __exit__(self, *error: object) -> None:
         self._tables.close()
+
+    def watch(self, *, port: int | None = None, host: str = "127.0.0.1") -> RunWatch:
+        """Serve what is counted, for `outpace top` and Prometheus, until it is closed.
+
+        Parameters
+        ----------
+        port
+            Where to listen. By default the first free one of ten from 9468 on, which is where
+            `outpace top` looks; 0 is any free one.
+        host
+            The address to listen on; whoever reaches it reads the metrics.
+        """
+        from outpace.hosts.run_watch import RunWatch
+
+        query = self._query
+        name = ", ".join(query.names) if isinstance(query, QueryGroup) else query.name
+        return RunWatch(name, lambda: {name: self._counted()}, host, port)
+
+    def _counted(self) -> dict[str, float]:
+        """Return what is counted of the operator; of recovery where it is recovered by a replay."""
+        total = self.metrics.operator
+        counted: dict[str, float] = {"events": total.events, "matches": total.matches}
+        if self._log is not None:
+            named = ("skipped_share", "savepoint_age_s", "replays", "recover_s", "doubles")
+            counted |= {one: getattr(total, one) for one in (*named, "retained_bytes")}
+            counted["retained_events"] = total.retained
+        return counted
 
     def stop(self) -> None:
         """Read no more events and end; windows that are open are left as they are.

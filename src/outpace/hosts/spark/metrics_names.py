@@ -170,6 +170,32 @@ DUPLICATION: Final = Metric(
     ("operator",),
 )
 
+
+def _operator(name: str, sort: Sort, help: str) -> Metric:
+    return Metric(f"outpace_operator_{name}", sort, help, ("operator",))
+
+
+#: For what is counted of the operators of `op.run` and `op.graph`.
+OPERATOR: Final = {
+    "events": _operator("events_total", Sort.COUNTER, "Events that the operator has taken."),
+    "matches": _operator("matches_total", Sort.COUNTER, "Rows of matches that came out of it."),
+    "retained_events": _operator(
+        "retained_events", Sort.GAUGE, "Events that are retained for a replay."
+    ),
+    "retained_bytes": _operator("retained_bytes", Sort.GAUGE, "The bytes that they take."),
+    "skipped_share": _operator(
+        "skipped_share", Sort.GAUGE, "The part of its events that no replay needs."
+    ),
+    "savepoint_age_s": _operator(
+        "savepoint_age_seconds", Sort.GAUGE, "How old its last savepoint is."
+    ),
+    "replays": _operator("replays_total", Sort.COUNTER, "How often it was rebuilt by a replay."),
+    "recover_s": _operator("recover_seconds", Sort.GAUGE, "How long that took the last time."),
+    "doubles": _operator(
+        "doubles_total", Sort.COUNTER, "Events and matches that came again and were dropped."
+    ),
+}
+
 RUNNING: Final = Metric("outpace_query_running", Sort.GAUGE, "1 while the query runs, else 0.")
 STARTS: Final = Metric(
     "outpace_query_starts_total", Sort.COUNTER, "How often the query was seen to be started."
@@ -277,6 +303,7 @@ METRICS: Final = (
     STORE_UPDATE_SECONDS,
     STORE_COMMIT_SECONDS,
     SINK_ROWS,
+    *OPERATOR.values(),
 )
 
 
