@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -151,6 +152,18 @@ class RecoverableOperator(WholeOperator):
         apart = len(matches) > 0 and self.front.arrived == before
         self.turn += apart or arrived is not None
         return instructions
+
+    def snapshot(self) -> Self:
+        """Refuse: what a replay needs is known by its savepoints alone."""
+        raise _no_state()
+
+    def state(self) -> State:
+        """Refuse, as `snapshot` does."""
+        raise _no_state()
+
+    def restore(self, state: State) -> None:
+        """Refuse, as `snapshot` does; see `rebuild`."""
+        raise _no_state()
 
     def retained(self, stimulus: EventsArrived) -> pa.Table:
         """Return events that come next as they are to be retained, before it takes them."""
@@ -588,6 +601,13 @@ def _check(spec: OperatorSpec) -> None:
             "partial matches that time out have no numbers, so a replay would give them again",
             hint="leave timeouts out, or resume from a saved state",
         )
+
+
+def _no_state() -> UnsupportedError:
+    return UnsupportedError(
+        "an operator that is rebuilt by a replay has no state to save",
+        hint="acknowledge its matches, and keep the savepoint and the events that it needs",
+    )
 
 
 def _missing(at: int) -> StateError:

@@ -6,7 +6,7 @@ Events are read when there is room for them, and with rate control when instance
 Whatever ends a run, an error in a source, in an instance or here, or an interrupt from the
 keyboard, ends its processes and frees its shared memory.
 
-Memory: the shared memory, a few batches of events, and what coordinator and instances keep.
+Memory: the shared memory, a few batches of events, and what the parts of the operator keep.
 Paper: SPACE (Amann 2018) 2.3.4, 3.1 and 4.5.
 """
 

@@ -433,3 +433,10 @@ def test_windows_between_events_are_found_again() -> None:
     again = RecoverableOperator(operator.spec)
     assert numbers(again.rebuild(savepoint, rows, kept).matches) == given
     assert fed(again, "xbe") == fed(operator, "xbe")
+
+
+def test_what_a_replay_rebuilds_has_no_state_to_save() -> None:
+    operator = RecoverableOperator(sequence("ab", None))
+    for asked in (operator.snapshot, operator.state, lambda: operator.restore(State({}))):
+        with pytest.raises(UnsupportedError, match="no state to save"):
+            asked()
