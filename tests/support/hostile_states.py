@@ -114,6 +114,11 @@ def queries() -> dict[str, tuple[op.Query, dict[str, Any]]]:
         "sequence": (plain.within(9).disorder(op.Sequence("1 s", number="x")), {}),
         "sources": (plain.within(9), {"sources": ["east", "west"]}),
         "reordered": (plain.within(9).disorder(op.KSlack(4)), {"sources": ["east", "west"]}),
+        "early": (plain.within(9).disorder(op.Speculative(4, alpha=0)), {}),
+        "early sources": (
+            plain.within(9).disorder(op.Speculative(4, alpha=0)),
+            {"sources": ["east", "west"]},
+        ),
         "applied": (base.apply(Count), {}),
     }
     for name in ("plain", "rise", "chain", "pairs", "applied"):

@@ -121,6 +121,12 @@ class Back(Stateful):
         return BackCounters(self._merger.waiting, self._merger.remembered)
 
     @property
+    def oldest(self) -> int | None:
+        """The number of the oldest mark that it may go back to; None where there is none."""
+        history = self._history
+        return history.oldest if history is not None and history.begun else None
+
+    @property
     def goes_back(self) -> bool:
         """Whether what came out is wrong until more answers come, for which a host waits."""
         return self._history is not None and self._history.went_back

@@ -37,7 +37,6 @@ from outpace.engine.message import (
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import OrderCounters, ReleasedEvents
 from outpace.engine.order.runs import sorted_run
-from outpace.engine.order.speculative import SpeculativeOrder
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
@@ -182,6 +181,12 @@ class Front(Stateful):
         )
 
     @property
+    def oldest(self) -> int | None:
+        """The number of the oldest mark that it may go back to; None where there is none."""
+        retained = self._retained
+        return retained.oldest if retained is not None and retained.begun else None
+
+    @property
     def base(self) -> Front | None:
         """The front, behind the order, as it stood at the oldest mark; None where there is none."""
         retained = self._retained
@@ -227,11 +232,7 @@ class Front(Stateful):
         if self._ended:
             raise DataError("the matcher is finished", hint="open a new one for more input")
         certain, order = self.certain, self.intake.order
-        if (
-            self._retained is not None
-            and isinstance(order, SpeculativeOrder)
-            and order.memory is not None
-        ):
+        if self._retained is not None and order.memory is not None:
             order.room = max(0, order.memory - self._retained.uncertain(certain))
         self._untaken = None
         released = self.intake.take(message)

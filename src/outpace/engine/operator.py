@@ -36,7 +36,7 @@ from outpace.engine.message import (
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import OrderCounters
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State
+from outpace.engine.state import State, require
 from outpace.errors import (
     StateError,
 )
@@ -159,6 +159,7 @@ class WholeOperator(Stateful):
         fresh.instance.restore(state.part("instance"), fresh.front)
         if self.spec.corrects:
             fresh.back.restore(state.part("back"))
+            require(fresh.front.oldest == fresh.back.oldest, "parts stand at different marks")
         self.front.become(fresh.front)
         self.instance.become(fresh.instance)
         self.back.become(fresh.back)

@@ -21,6 +21,7 @@ from outpace.engine.order.reordered_sources import ReorderedSources
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.sequence import SequenceOrder
 from outpace.engine.order.speculative import SpeculativeOrder
+from outpace.engine.order.speculative_sources import SpeculativeSources
 from outpace.errors import UnsupportedError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
@@ -61,14 +62,20 @@ def _make_speculative(
     bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema, useful: BitTask | None = None
 ) -> Order:
     inner: BoundDisorder = disorder["slack"]
-    kind = type(inner.value)
+    _check_rule(inner)
+    rule = RULES[type(inner.value)](inner)
+    return SpeculativeOrder(bound, disorder, schema, rule, useful=useful)
+
+
+def _check_rule(slack: BoundDisorder) -> None:
+    """Refuse a kind of disorder without a K."""
+    kind = type(slack.value)
     if kind not in RULES:
         raise UnsupportedError(
             f"nothing says what K is for {kind.__name__}",
             where="op.Speculative",
             hint=f"write a duration, or one of {_names(RULES)}",
         )
-    return SpeculativeOrder(bound, disorder, schema, RULES[kind](inner), useful=useful)
 
 
 def _names(kinds: Iterable[type[Disorder]]) -> str:
@@ -114,10 +121,16 @@ def make_order(
         return make()
     if disorder is None:
         return SourceOrder(bound, sources, schema)
-    if isinstance(disorder.value, Speculative):
+    if not isinstance(disorder.value, Speculative):
+        return ReorderedSources(bound, disorder, {source: make() for source in sources}, schema)
+    if disorder["clock"] is not None:
         raise UnsupportedError(
-            "op.Speculative takes the events of all sources as one stream",
+            "the clock of one source is for events that come as one stream",
             where="sources",
-            hint="leave out sources; a column `source` breaks ties",
+            hint="leave out sources, or clock: with sources each has a clock of its own",
         )
-    return ReorderedSources(bound, disorder, {source: make() for source in sources}, schema)
+    inner: BoundDisorder = disorder["slack"]
+    _check_rule(inner)
+    each = {source: _make_reorderer(bound, inner, schema) for source in sources}
+    certain = ReorderedSources(bound, inner, each, schema)
+    return SpeculativeSources(bound, disorder, schema, certain, useful)

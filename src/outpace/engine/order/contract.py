@@ -157,6 +157,11 @@ class Order(Stateful, ABC):
     same.
     """
 
+    #: How many events that are not certain are kept at most where they go on early, and how many
+    #: more may; None where nobody says so.
+    memory: int | None = None
+    room: int | None = None
+
     @property
     def kind(self) -> str:
         """What tells whether a saved state is that of an order of this kind."""

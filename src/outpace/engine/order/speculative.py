@@ -18,8 +18,10 @@ Papers: Sardar 2018, equation 2.3 and algorithm 1; Mutschler and Philippsen 2013
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +29,12 @@ import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.match.bits import BitTask
-from outpace.engine.message import EventsArrived
+from outpace.engine.message import EventsArrived, HostLoad
 from outpace.engine.order.clock import Clock, SlackRule, order_of
 from outpace.engine.order.contract import ReleasedEvents, quarantine_hint
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.runs import SortedRun, sorted_run
+from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State, integer, require
@@ -89,6 +92,63 @@ class SpeculationFactor:
         return replace(self, alpha=lower)
 
 
+@dataclass(frozen=True)
+class EarlyRelease:
+    """How far events have gone on early.
+
+    Parameters
+    ----------
+    factor
+        The part of K that events wait.
+    greatest, gone
+        The greatest time of all events, and that before which they have gone on.
+    times_full
+        How often events had to wait longer than the factor says, as there was no room for them.
+    """
+
+    factor: SpeculationFactor
+    greatest: int = int(NO_TIME)
+    gone: int = int(NO_TIME)
+    times_full: int = 0
+
+    @staticmethod
+    def of(disorder: BoundDisorder) -> EarlyRelease:
+        """Return how it begins."""
+        alpha: float | None = disorder["alpha"]
+        if alpha is None:
+            return EarlyRelease(SpeculationFactor(disorder["target"], 1.0))
+        return EarlyRelease(SpeculationFactor(None, alpha))
+
+    def follow(self, load: HostLoad | None) -> EarlyRelease:
+        """Return how it goes on after a load."""
+        return self if load is None else replace(self, factor=self.factor.follow(load.busy))
+
+    def reach(self, certain: int, greatest: int, within: Callable[[int], int]) -> EarlyRelease:
+        """Return how far events go on: so far has time come for certain, and at most.
+
+        Up to a time that is due there may be too little room; `within` says up to which there is.
+        """
+        due = _due(certain, greatest, self.factor.alpha)
+        gone = max(self.gone, within(due))
+        return EarlyRelease(self.factor, greatest, gone, self.times_full + (gone < due))
+
+    @property
+    def numbers(self) -> dict[str, object]:
+        """All that is kept, for `restore`."""
+        factor = {"alpha": self.factor.alpha, "best": self.factor.best}
+        return {"greatest": self.greatest, "gone": self.gone, **factor}
+
+    def restored(self, numbers: Mapping[str, Any]) -> EarlyRelease:
+        """Return how it goes on from what `numbers` were."""
+        greatest, gone = (integer(numbers, name) for name in ("greatest", "gone"))
+        alpha, best = (numbers.get(name) for name in ("alpha", "best"))
+        require(isinstance(alpha, float) and 0 <= alpha <= 1, "alpha is from 0 to 1")
+        known = isinstance(best, float) and 0 <= best <= 1
+        require(best is None or known, "alpha was from 0 to 1")
+        factor = replace(self.factor, alpha=float(alpha or 0), best=best)
+        return EarlyRelease(factor, greatest, gone)
+
+
 class SpeculativeOrder(Reorderer):
     """Lets events go on early, and says which belong before them that come later.
 
@@ -110,36 +170,25 @@ class SpeculativeOrder(Reorderer):
     ) -> None:
         super().__init__(bound, disorder["slack"], schema, rule, useful=useful)
         self._hint = quarantine_hint(disorder)
-        alpha: float | None = disorder["alpha"]
-        self._factor = (
-            SpeculationFactor(disorder["target"], 1.0)
-            if alpha is None
-            else SpeculationFactor(None, alpha)
-        )
+        self._early = EarlyRelease.of(disorder)
         #: The source whose events alone move the clock; None: those of all do.
         self._mover: str | None = disorder["clock"]
-        #: How many events that are not certain are kept at most, where somebody says so; how many
-        #: more may go on; and how often more would have.
-        self.memory: int | None = disorder["memory"]
-        self.room: int | None = None
-        self._times_full = 0
-        #: The greatest time of all events, and that before which they have gone on.
-        self._greatest = self._gone = int(NO_TIME)
+        self.memory = disorder["memory"]
 
     @property
     def alpha(self) -> float:
         """The part of K that events wait now, where there is room."""
-        return self._factor.alpha
+        return self._early.factor.alpha
 
     @property
     def times_full(self) -> int:
         """How often events had to wait longer than that, as there was no room for them."""
-        return self._times_full
+        return self._early.times_full
 
     @property
     def watermark(self) -> int:
         """Events before this time have gone on; NO_TIME while none has."""
-        return self._gone
+        return self._early.gone
 
     @property
     def certain(self) -> int:
@@ -149,35 +198,34 @@ class SpeculativeOrder(Reorderer):
     @property
     def greatest(self) -> int:
         """The greatest time that events had; NO_TIME while none came."""
-        return self._greatest
+        return self._early.greatest
 
     @property
     def now(self) -> int:
         """How far the clock has come by which it decides."""
-        return self._greatest
+        return self._early.greatest
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events; after an error nothing is taken."""
         clock, rows, late, invalid, _ = self._admit(events)
+        early = self._early.follow(events.load)
         if self._mover is not None:
             greatest = clock.greatest
         elif clock.rule is not None and events.spans is None:
-            greatest = max(self._greatest, clock.greatest)  # It has seen the same events.
+            greatest = max(early.greatest, clock.greatest)  # It has seen the same events.
         else:
             times = as_integers(one_array(rows.column(self._time)))
-            greatest = max(self._greatest, int(times.max(initial=NO_TIME)))
-        factor = self._factor if events.load is None else self._factor.follow(events.load.busy)
-        due, correcting = _due(clock.watermark, greatest, factor.alpha), None
-        rows = self._used(rows)
-        behind = as_integers(one_array(rows.column(self._time))) < self._gone
+            greatest = max(early.greatest, int(times.max(initial=NO_TIME)))
+        rows, correcting = self._used(rows), None
+        behind = as_integers(one_array(rows.column(self._time))) < early.gone
         if behind.any():
             correcting, rows = rows.filter(pa.array(behind)), rows.filter(pa.array(~behind))
         run = sorted_run(rows, self._order.ticks(rows))
-        gone = max(self._gone, self._within(run, clock.watermark, due))
-        ready = self._release(run, gone)
-        self._clock, self._greatest, self._factor, self._gone = clock, greatest, factor, gone
-        self._times_full += gone < due
-        return ReleasedEvents(ready, gone, late, invalid, correcting)
+        within = partial(time_within, self._order, (*self._runs, run), self.room, clock.watermark)
+        early = early.reach(clock.watermark, greatest, within)
+        ready = self._release(run, early.gone)
+        self._clock, self._early = clock, early
+        return ReleasedEvents(ready, early.gone, late, invalid, correcting)
 
     def _follow(
         self, clock: Clock, rows: pa.Table, events: EventsArrived
@@ -207,41 +255,34 @@ class SpeculativeOrder(Reorderer):
         met = np.broadcast_to(np.int64(before), times.shape)
         return np.ones(len(times), np.bool_), times < before, met
 
-    def _within(self, run: SortedRun, certain: int, due: int) -> int:
-        """Return a time before which so many events go on early as there is room for, at most."""
-        if self.room is None:
-            return due
-        low, high = map(self._order.in_ticks, (certain, due))
-        times = np.concatenate([one.times for one in (*self._runs, run)])
-        early = times[(times >= low) & (times < high)]
-        if len(early) <= self.room:
-            return due
-        first = int(np.partition(early, self.room)[self.room])
-        return max(certain, self._order.in_units(first))
-
     def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that no more events come, and return those that wait."""
-        self._clock.tell(self._greatest)
+        self._clock.tell(self._early.greatest)
         return super().finish(source)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        factor = self._factor
-        numbers = {"greatest": self._greatest, "gone": self._gone}
-        return State(
-            {**numbers, "alpha": factor.alpha, "best": factor.best},
-            parts={"order": super().state()},
-        )
+        return State(self._early.numbers, parts={"order": super().state()})
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         super().restore(state.part("order"))
-        self._greatest, self._gone = (integer(state.numbers, name) for name in ("greatest", "gone"))
-        alpha, best = (state.numbers.get(name) for name in ("alpha", "best"))
-        require(isinstance(alpha, float) and 0 <= alpha <= 1, "alpha is from 0 to 1")
-        known = isinstance(best, float) and 0 <= best <= 1
-        require(best is None or known, "alpha was from 0 to 1")
-        self._factor = replace(self._factor, alpha=float(alpha or 0), best=best)
+        self._early = self._early.restored(state.numbers)
+
+
+def time_within(
+    order: TotalOrder, runs: Sequence[SortedRun], room: int | None, certain: int, due: int
+) -> int:
+    """Return a time before which so many events go on early as there is room for, at most."""
+    if room is None:
+        return due
+    low, high = map(order.in_ticks, (certain, due))
+    times = np.concatenate([np.zeros(0, np.int64), *(one.times for one in runs)])
+    early = times[(times >= low) & (times < high)]
+    if len(early) <= room:
+        return due
+    first = int(np.partition(early, room)[room])
+    return max(certain, order.in_units(first))
 
 
 def _due(certain: int, greatest: int, alpha: float) -> int:

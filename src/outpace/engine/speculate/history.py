@@ -288,6 +288,11 @@ class MatchHistory(Stateful, Generic[Mark]):
         return bool(self._stretches)
 
     @property
+    def oldest(self) -> int:
+        """The number of the first mark."""
+        return self._stretches[0].number
+
+    @property
     def base(self) -> Mark:
         """The back, as it stood at the first mark."""
         return self._stretches[0].mark
@@ -296,7 +301,7 @@ class MatchHistory(Stateful, Generic[Mark]):
         """Return all that is kept but the marks, for `restore`."""
         given = [one for stretch in self._stretches for one in stretch.given]
         tables = _tables(GivenMatches.joined(self._found, given, self._time))
-        return State({"oldest": self._stretches[0].number}, tables)
+        return State({"oldest": self.oldest}, tables)
 
     def restore(self, state: State, base: Mark) -> None:
         """Go on from what `state` returned, and from the back as it stood at the first mark."""

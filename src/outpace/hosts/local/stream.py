@@ -162,12 +162,12 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table]):
         if origin is not None and self not in origin.taken_by:
             ids = origin.matches.ids.of_rows(origin.matches.offsets)
             table = table.append_column(EVENT_ID, pa.array(ids))
+        load = None if self._meter is None else self._meter.load()
         if self._identifiers is not None or source is not None:
             if source is not None or SOURCE not in table.column_names:
                 self._check_source(source)
-            found = self._step(EventsArrived(table, source, arrival=clock_time()))
+            found = self._step(EventsArrived(table, source, arrival=clock_time(), load=load))
         elif self._query.order_of_arrival is not None:
-            load = None if self._meter is None else self._meter.load()
             found = self._step(EventsArrived(table, arrival=clock_time(), load=load))
         else:
             times = {} if origin is None else origin.times

@@ -133,8 +133,13 @@ def draw_in_order(random: Random, query: Query, events: pa.Table, pieces: int) -
     return DrawnArrival(query, None, tuple(steps), events, max([time, *times]), tuple(progress))
 
 
-def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) -> DrawnArrival:
-    """Give events to sources, which speak in any order, each in its own or out of it."""
+def draw_sources(
+    random: Random, query: Query, events: pa.Table, pieces: int, *, corrects: bool = False
+) -> DrawnArrival:
+    """Give events to sources, which speak in any order, each in its own or out of it.
+
+    Where what came out is corrected, they go on early.
+    """
     names = tuple(f"s{number}" for number in range(random.randint(1, 4)))
     owners = np.array([random.randrange(len(names)) for _ in range(events.num_rows)], np.int64)
     waiting: dict[str, pa.Table] = {}
@@ -146,10 +151,12 @@ def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) ->
     sources = [name for name, own in waiting.items() for _ in range(own.num_rows)]
     keys = zip(times_of(query, whole), whole["seq"].to_pylist(), sources, strict=True)
     order = [row for _, row in sorted((key, row) for row, key in enumerate(keys))]
-    if random.random() < 0.4:
+    if corrects or random.random() < 0.4:
         unit = unit_of(query, events)
         delay = random.randint(0, 5) * unit
         query = query.disorder(KSlack(duration(delay, unit), late="side"))
+        if corrects:
+            query = _early(random, query, ends=True)
         for name, own in waiting.items():
             arriving = delayed(random, times_of(query, own), delay, ties=True)
             waiting[name] = own.take(pa.array(arriving, pa.int64()))
@@ -176,9 +183,12 @@ def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) ->
 
 
 def draw_batched_sources(
-    random: Random, query: Query, events: pa.Table, pieces: int
+    random: Random, query: Query, events: pa.Table, pieces: int, *, corrects: bool = False
 ) -> DrawnArrival:
-    """Give events to sources, each out of order by itself, whose events come in common batches."""
+    """Give events to sources, each out of order by itself, whose events come in common batches.
+
+    Where what came out is corrected, they go on early.
+    """
     names = tuple(f"s{number}" for number in range(random.randint(1, 3)))
     owners = pa.array([random.choice(names) for _ in range(events.num_rows)], pa.string())
     events = events.append_column("source", owners)
@@ -214,7 +224,25 @@ def draw_batched_sources(
         least = min(greatest.values())
         time = least if least == NO_TIME else least - delay
         progress.append((sum(one < time for one in times_of(query, taken)), time))
-    return DrawnArrival(query, names, tuple(steps), taken, progress[-1][1], tuple(progress))
+    arrival = DrawnArrival(query, names, tuple(steps), taken, progress[-1][1], tuple(progress))
+    if corrects:
+        arrival = replace(arrival, query=_early(random, query, ends=False), progress=None)
+    return arrival
+
+
+def _early(random: Random, query: Query, *, ends: bool) -> Query:
+    """Let the events of a query go on before its reorderer would let them."""
+    disorder = query.order_of_arrival
+    assert disorder is not None
+    settings = {
+        **disorder.options,
+        "alpha": random.choice([0, 0.3, 0.7, 1]),
+        "checkpoints": random.choice([1, 1, 3, EverySpeculative(2), Adaptive(), LeastWork()]),
+        "memory": random.choice([None, None, 1, 5]),
+    }
+    plain = replace(disorder, **Disorder().options)
+    asked = query.disorder(Speculative(plain, **settings))
+    return asked.emit(_draw_emission(random, asked, ends=ends))
 
 
 def draw_disorder(
@@ -271,18 +299,10 @@ def draw_disorder(
     arrival = _ordered(query.disorder(disorder), slack, steps, events, own=own)
     asked = arrival.query
     if early:
-        own_settings = {
-            **disorder.options,
-            "alpha": random.choice([0, 0.3, 0.7, 1]),
-            "checkpoints": random.choice([1, 1, 3, EverySpeculative(2), Adaptive(), LeastWork()]),
-            "memory": random.choice([None, None, 1, 5]),
-        }
-        plain = replace(disorder, **Disorder().options)
-        asked = query.disorder(Speculative(plain, **own_settings))
-    if corrects:
+        asked = _early(random, asked, ends=whole)
+    elif corrects:
         asked = asked.emit(_draw_emission(random, asked, ends=whole))
-        arrival = replace(arrival, progress=None)
-    return replace(arrival, query=asked)
+    return replace(arrival, query=asked, progress=None if corrects else arrival.progress)
 
 
 def draw_other(random: Random, query: Query, first: DrawnArrival) -> DrawnArrival:

@@ -263,6 +263,9 @@ def _draw(
         ways = [partial(draw_clocked, whole=place != STAGES)]
     if corrects:
         ways = [partial(draw_disorder, own=True, whole=place != STAGES, corrects=True)]
+        if not query.duplicates:
+            sources = draw_batched_sources if place == STAGES else draw_sources
+            ways.append(partial(sources, corrects=True))
     way = random.choice(ways)
     arrival = way(random, query, events, _PIECES[place])
     choose = random.choice([make_twin, choose_matcher])

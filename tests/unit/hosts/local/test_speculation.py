@@ -126,6 +126,81 @@ def test_what_is_confirmed_is_what_the_reorderer_lets_out(
         assert got == in_order
 
 
+@examples(30)
+@given(queries(), SLACKS, st.sampled_from([0, 0.5, 1]), MODELS, st.integers(0, 1 << 32))
+def test_of_several_sources_it_is_what_each_lets_out(
+    query: op.Query,
+    slack: op.pattern.disorder.Disorder,
+    alpha: float,
+    model: CheckpointModel,
+    seed: int,
+) -> None:
+    random, sources = Random(seed), ["a", "b", "c"]
+    speculative = query.disorder(op.Speculative(slack, alpha=alpha, checkpoints=model))
+    events = sorted(
+        drawn_events(random).to_pylist(), key=lambda one: one["ts"] + random.randint(0, 12)
+    )
+    coming = {
+        name: [one for one in events if one["seq"] % 3 == number]
+        for number, name in enumerate(sources)
+    }
+    stream, plain = (
+        op.open(speculative, sources=sources),
+        op.open(query.disorder(slack), sources=sources),
+    )
+    followed, expected = Followed(), Counter[str]()
+    got: list[Any] = []
+    in_order: list[Any] = []
+
+    def take(found: pa.Table, sure: pa.Table) -> None:
+        got.extend(found.to_pylist())
+        in_order.extend(sure.to_pylist())
+        followed.apply(found)
+        expected.update(map(repr, sure.to_pylist()))
+        assert not followed.confirmed - expected
+
+    late = 0
+    while any(coming.values()):
+        name = random.choice([name for name, own in coming.items() if own])
+        size = random.randint(1, 4)
+        piece, coming[name] = coming[name][:size], coming[name][size:]
+        rows = pa.Table.from_pylist(piece, SCHEMA)
+        take(stream.push(rows, name), plain.push(rows, name))
+        if random.random() < 0.3:
+            told = piece[-1]["ts"] - random.randint(0, 5)
+            take(stream.heartbeat(name, told), plain.heartbeat(name, told))
+        if not coming[name] and random.random() < 0.5:
+            take(stream.finish(name), plain.finish(name))
+        if random.random() < 0.2:
+            late += stream.order.late
+            stream = op.resume(speculative, stream.state())
+    assert late + stream.order.late == plain.order.late
+    take(stream.finish(), plain.finish())
+    assert +followed.current == +followed.confirmed == expected
+    if alpha == 1:
+        assert {(row.pop("diff"), row.pop("confirmed")) for row in got} <= {(1, True)}
+        assert len({row.pop("match_id") for row in got}) <= len(in_order)
+        assert got == in_order
+
+
+def test_a_match_does_not_wait_for_a_source_that_is_behind() -> None:
+    stream = op.open(rises(alpha=0), sources=["a", "b"])
+    # 30 comes behind 10 as far as anybody knows.
+    found = stream.push(rows((1, 10), (3, 30), (4, 20)), "a")
+    assert [(row["last"], row["diff"]) for row in found.to_pylist()] == [(30, 1)]
+    found = stream.push(rows((2, 25)), "b")
+    assert sorted((row["last"], row["diff"]) for row in found.to_pylist()) == [
+        *((25, 1), (30, -1), (30, 1)),
+    ]
+    assert stream.push(rows((40, 0)), "a").num_rows == 0
+    assert stream.speculation.confirmed == 0
+    sure = stream.push(rows((40, 0)), "b")
+    assert sure["confirmed"].to_pylist() == [True, True]
+    assert stream.order.late == 0
+    assert stream.push(rows((12, 1)), "b").num_rows == 0
+    assert stream.order.late == 1
+
+
 @pytest.mark.parametrize("checkpoints", [1, 5, 100])
 def test_checkpoints_decide_how_much_is_matched_again(checkpoints: int) -> None:
     stream = op.open(rises(alpha=0, checkpoints=checkpoints))
@@ -332,8 +407,13 @@ def test_what_cannot_be_speculated_on_is_refused() -> None:
         "diff",
         "confirmed",
     ]
-    with pytest.raises(op.OutpaceError, match="all sources as one stream"):
-        op.open(rises(), sources=["a", "b"]).push(rows((1, 1)), source="a")
+    moved = op.open(rises(clock="a"), sources=["a", "b"])
+    with pytest.raises(op.OutpaceError, match="clock of one source is for events that come as one"):
+        moved.push(rows((1, 1)).append_column("source", pa.array(["a"])))
+    both = op.open(rises(), sources=["a", "b"])
+    both.push(rows((1, 1)), source="a")
+    with pytest.raises(op.OutpaceError, match="clocks of sources are not compared"):
+        both.compare_clocks(op.ingest.ClockExchange("a", 0, 5, 5, 0))
     gone = pa.table({"match_id": ["a"], "diff": [-1], "confirmed": [False]})
     with pytest.raises(op.OutpaceError, match="it never came"):
         op.CurrentMatches().apply(gone)

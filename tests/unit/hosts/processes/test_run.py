@@ -232,6 +232,21 @@ def test_sources_out_of_order_are_brought_into_order(several: int, windows: obje
     assert not any(source.late for source in run.metrics.sources.values())
 
 
+def test_events_of_several_sources_go_on_early() -> None:
+    sources = [Shuffled(f"s{first}", first=first, step=2) for first in range(2)]
+    query = pairs(op.windows.time(50, slide=20)).instances(2)
+    early, current = query.disorder(op.Speculative(18, alpha=0)), op.CurrentMatches()
+    with op.run(early, sources, batch_rows=150) as run:
+        for found in run:
+            current.apply(found)
+    expected = op.match(table(), query.instances(1))
+    assert all(current.table["confirmed"].to_pylist())
+    given = current.table.select(expected.column_names).to_pylist()
+    assert Counter(map(repr, given)) == Counter(map(repr, expected.to_pylist()))
+    assert run.metrics.operator.rollbacks
+    assert not any(source.late for source in run.metrics.sources.values())
+
+
 @pytest.mark.parametrize("several", [1, 2])
 def test_the_queries_of_a_group_read_sources_once(several: int) -> None:
     sources = [Shuffled(f"s{first}", first=first, step=several) for first in range(several)]

@@ -1,0 +1,252 @@
+"""The speculative order of several sources: events go on before all sources have come so far.
+
+    source a  ------------------------x         events of b between certain and early have not come
+    source b  ---------x
+                       |certain       |greatest
+
+Each source has a reorderer of its own, and these wait for each other as they do without speculation
+(`reordered_sources`): that says which events are late and how far time has come for certain. Beside
+it events go on early, up to a part of the way to the greatest time of any source, whoever is
+behind. What comes between the two corrects what came of the early ones.
+
+Memory: the events that wait, and once more those that are not certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
+from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.match.bits import BitTask
+from outpace.engine.message import ClockExchange, EventsArrived, HostLoad
+from outpace.engine.order.contract import Order, ReleasedEvents
+from outpace.engine.order.reordered_sources import ReorderedSources
+from outpace.engine.order.runs import SortedRun, SortedRuns, joined, sorted_run
+from outpace.engine.order.speculative import EarlyRelease, time_within
+from outpace.engine.order.total import TotalOrder
+from outpace.engine.order.waiting import OWNER
+from outpace.engine.rows.times import as_integers
+from outpace.engine.state import State, require, typed
+from outpace.errors import UnsupportedError
+from outpace.pattern.bind.disorder import BoundDisorder
+from outpace.pattern.bound import BoundQuery
+
+
+class SpeculativeSources(Order):
+    """Lets events of several sources go on early, and says which belong before them.
+
+    Parameters
+    ----------
+    bound, disorder, schema
+        The query, how its events are out of order, and the columns that they have, with their ids.
+    certain
+        What brings the events of all sources into order for certain.
+    useful
+        What says which events a step can use; None where all are kept.
+    """
+
+    CHANGED = ("_certain", "_runs")
+
+    def __init__(
+        self,
+        bound: BoundQuery,
+        disorder: BoundDisorder,
+        schema: pa.Schema,
+        certain: ReorderedSources,
+        useful: BitTask | None = None,
+    ) -> None:
+        self._certain, self._schema, self._useful = certain, schema, useful
+        self._time = disorder.time
+        self._order = TotalOrder(bound, replace(disorder, ties=(*disorder.ties, OWNER.name)))
+        self._runs = SortedRuns(schema)
+        self._early = EarlyRelease.of(disorder)
+        self.memory = disorder["memory"]
+
+    @property
+    def kind(self) -> str:
+        """What tells whether a saved state is that of an order of this kind."""
+        return f"{super().kind} of {self._certain.kind}"
+
+    @property
+    def alpha(self) -> float:
+        """The part of the way to what is certain that events wait now, where there is room."""
+        return self._early.factor.alpha
+
+    @property
+    def times_full(self) -> int:
+        """How often events had to wait longer than that, as there was no room for them."""
+        return self._early.times_full
+
+    @property
+    def buffered(self) -> int:
+        """How many events wait for their turn."""
+        return len(self._runs)
+
+    @property
+    def watermark(self) -> int:
+        """Events before this time have gone on; NO_TIME while none has."""
+        return self._early.gone
+
+    @property
+    def certain(self) -> int:
+        """No event that is not late has a time before this; NO_TIME while it is not known."""
+        return self._certain.watermark
+
+    @property
+    def slack(self) -> int:
+        """The greatest slack of a source."""
+        return self._certain.slack
+
+    @property
+    def greatest(self) -> int:
+        """The greatest time that events of any source had; NO_TIME while none came."""
+        return self._early.greatest
+
+    @property
+    def now(self) -> int:
+        """How far the clock has come by which it decides."""
+        return self._early.greatest
+
+    @property
+    def silent(self) -> frozenset[str]:
+        """The sources that nothing waits for to be certain, because they say nothing."""
+        return self._certain.silent
+
+    @property
+    def unawaited(self) -> int:
+        """How many events became certain although a silent source had not come so far."""
+        return self._certain.unawaited
+
+    def unawaited_of(self, source: str) -> int:
+        """Return how many events became certain although a source was silent and not so far."""
+        return self._certain.unawaited_of(source)
+
+    @property
+    def unawaited_times(self) -> Mapping[str, tuple[int, int]]:
+        """The first and the last such time of each source, when it was silent last."""
+        return self._certain.unawaited_times
+
+    @property
+    def holding(self) -> str | None:
+        """The source that others wait for to be certain; None when all have finished."""
+        return self._certain.holding
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """The sources that send no more events."""
+        return self._certain.ended
+
+    def wants(self, source: str) -> bool:
+        """Say whether a source may go on: it is not too far ahead of the others."""
+        return self._certain.wants(source)
+
+    def waiting(self, source: str) -> int:
+        """Return how many events of a source are not certain."""
+        return self._certain.waiting(source)
+
+    def slack_of(self, source: str) -> int:
+        """Return how far the watermark of a source stays behind its greatest time."""
+        return self._certain.slack_of(source)
+
+    def watermark_of(self, source: str) -> int:
+        """Return a time that no later event of a source lies before, unless it is late."""
+        return self._certain.watermark_of(source)
+
+    @property
+    def timer(self) -> int | None:
+        """When, by the clock of the host, it wants to be asked again; None where never."""
+        return self._certain.timer
+
+    def push(self, events: EventsArrived) -> ReleasedEvents:
+        """Take events of a source, or of all that the column `source` names.
+
+        After an error nothing is taken.
+        """
+        given = self._certain.push(events)
+        return self._go_on(events.rows, given, events.load)
+
+    def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
+        """Take a promise that no later event of a source has a time before this."""
+        return self._go_on(self._nothing, self._certain.tell(time, source, arrival))
+
+    def fire(self, at: int) -> ReleasedEvents:
+        """Take note that the clock of the host has come to a time, for every source."""
+        return self._go_on(self._nothing, self._certain.fire(at))
+
+    def compare_clocks(self, exchange: ClockExchange) -> ReleasedEvents:
+        """Refuse: the events that went on early have the times of their own clocks."""
+        raise UnsupportedError(
+            "the clocks of sources are not compared with op.Speculative",
+            where="disorder",
+            hint="use the reorderer alone, or leave out the exchanges",
+        )
+
+    def finish(self, source: str | None = None) -> ReleasedEvents:
+        """Say that a source, or every one, sends no more events."""
+        given = self._certain.finish(source)
+        if self._certain.holding is not None:
+            return self._go_on(self._nothing, given)
+        rows = self._in_order(self._runs.pop(None))
+        gone = max(self.watermark, given.watermark)
+        self._early = replace(self._early, gone=gone)
+        return ReleasedEvents(rows, gone, given.late, given.invalid)
+
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        rows = joined([self._runs.nothing, *self._runs]).rows
+        return State(self._early.numbers, [rows], {"certain": self._certain.state()})
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned, maybe in another process."""
+        header, (rows,) = state.content(1)
+        rows = typed(rows, self._schema)
+        require(not rows.column(self._time).null_count, "an event has no time")
+        self._certain.restore(state.part("certain"))
+        self._early = self._early.restored(header)
+        run = SortedRun(rows, self._order.ticks(rows))
+        require(is_ascending(run.times), "events are out of order")
+        self._runs.replace([run] if len(run) else [])
+
+    @property
+    def _nothing(self) -> pa.Table:
+        return self._runs.nothing.rows
+
+    def _go_on(
+        self, rows: pa.Table, given: ReleasedEvents, load: HostLoad | None = None
+    ) -> ReleasedEvents:
+        """Let events go on early, but for those that were set aside."""
+        aside = [one for one in (given.late, given.invalid) if one is not None and one.num_rows]
+        if aside:
+            ids = np.concatenate([_ids(one) for one in aside])
+            rows = rows.filter(pa.array(~np.isin(_ids(rows), ids)))
+        early, correcting = self._early.follow(load), None
+        times = as_integers(rows.column(self._time))
+        greatest = max(early.greatest, int(times.max(initial=NO_TIME)))
+        if self._useful is not None:
+            rows = rows.filter(pa.array(self._useful.used(rows)))
+        behind = as_integers(rows.column(self._time)) < early.gone
+        if behind.any():
+            correcting, rows = rows.filter(pa.array(behind)), rows.filter(pa.array(~behind))
+        run, certain = sorted_run(rows, self._order.ticks(rows)), self.certain
+        within = partial(time_within, self._order, (*self._runs, run), self.room, certain)
+        early = early.reach(certain, greatest, within)
+        ready = self._in_order(self._runs.pop(self._order.in_ticks(early.gone), run))
+        self._early = early
+        return ReleasedEvents(ready, early.gone, given.late, given.invalid, correcting)
+
+    def _in_order(self, run: SortedRun) -> pa.Table:
+        """Return events of all sources in the total order, of equals those of the first source."""
+        rows = run.rows.append_column(OWNER, pa.array(_ids(run.rows) >> SEQUENCE_BITS))
+        return self._order.without_ties(SortedRun(rows, run.times)).drop_columns([OWNER.name])
+
+
+def _ids(rows: pa.Table) -> Integers:
+    """Return the ids of events; those of no source have none, and are invalid."""
+    return as_integers(rows.column(EVENT_ID.name))
