@@ -76,7 +76,7 @@ demo: $(READY) $(WARM) ## run the demo, on Spark where there is Java; needs .ven
 bench: $(READY) $(WARM) ## run the benchmark; needs .venv alone; choose with BENCH="--host local --workload w1 --n 1000000"
 	$(BIN)/outpace bench $(BENCH)
 
-chaos: setup $(WARM) ## after setup, kill streaming queries 160 times and compare; one run again with SEED=17, some with CHAOS="--query speculative"
+chaos: setup $(WARM) ## after setup, kill streaming queries 200 times and compare; one run again with SEED=17, some with CHAOS="--query speculative"
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(CHAOS)
 
 format: $(READY) ## sort imports and format the code; needs .venv alone

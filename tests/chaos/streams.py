@@ -1,6 +1,7 @@
 """The streams of the chaos tests: events, queries of every shape, and what each has to find.
 
-Some are groups of queries, one is a join of two halves of the events. Where matches are taken back,
+Some are groups of queries, one is a join of two halves of the events, and in one a query takes the
+matches of another. Where matches are taken back,
 what has to be there in the end are those of the table.
 """
 
@@ -34,6 +35,12 @@ QUERIES: dict[str, Query] = {
 DISORDER: dict[str, Query] = {
     "disorder": QUERIES["keyed"].disorder(op.KSlack(SLACK)),
     "quantile": QUERIES["keyed"].disorder(op.Quantile(0.9)),
+    "greatest delay": QUERIES["keyed"].disorder(op.MPKSlack()),
+    # Of the events that it does not use, what is weighed and when they arrived is sent alone.
+    "weighed": QUERIES["unkeyed"].disorder(
+        op.AQKSlack(error=0.2, aggregate="sum", column="id", window=50, arrival="at")
+    ),
+    "latency distance": QUERIES["keyed"].disorder(op.LDOP(window=100)),
     "sequence": QUERIES["keyed"].disorder(op.Sequence("20 us", arrival="at")),
     "corrected": QUERIES["negation"].disorder(op.KSlack(0, late="correct", horizon=20 * SLACK)),
 }
@@ -59,10 +66,22 @@ GROUPS: dict[str, QueryGroup] = {
         replace(QUERIES["early absence"], name="absent"),
     ),
 }
+#: Queries of which the second one takes the matches of the first, which tell it the time.
+PAIRS = kinds("A -> B").within(30).measures(at="LAST(ts)").disorder(op.KSlack(SLACK))
+FOLLOWING = (
+    op.Query("following")
+    .order_by("at")
+    .pattern("P -> !Q")
+    .define(P="n > 1", Q="last > P.last + 20")
+    .within(40)
+    .measures(since="P.at")
+    .no_skip()
+    .disorder(op.Punctuation())
+)
 #: The kinds of events that are the left and the right side of the join; the last event is in both.
 SIDES = (["a", "b", "end"], ["c", "d", "end"])
 JOIN: dict[str, Any] = {"on": "key", "within": 30, "time": "ts", "how": "left"}
-NAMES = (*QUERIES, *GROUPS, "join")
+NAMES = (*QUERIES, *GROUPS, "join", "told")
 #: The streams of which the sink has what is there.
 TAKEN_BACK = {*CHANGING, "early group"}
 
@@ -83,6 +102,8 @@ def found_in(stream: DataFrame, name: str) -> DataFrame:
     """Return what is found in a stream on Spark."""
     if name in GROUPS:
         return op.match(stream, GROUPS[name])
+    if name == "told":
+        return op.match(op.match(stream, PAIRS), FOLLOWING)
     if name == "join":
         left, right = (stream.where(stream["kind"].isin(kinds)) for kinds in SIDES)
         return op.join(left, right, **JOIN, disorder=op.KSlack(SLACK))
@@ -123,6 +144,8 @@ def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:
         return Stream(arriving, expected.drop_columns([MATCH, DIFF]), (MATCH,))
     if name == "group":
         return Stream(arriving, _together(op.match(table, GROUPS[name])))
+    if name == "told":
+        return Stream(arriving, op.match(op.match(table, PAIRS), FOLLOWING))
     if name == "join":
         sides = (table.filter(pc.field("kind").isin(kinds)) for kinds in SIDES)
         joined = op.join(*sides, **JOIN)
