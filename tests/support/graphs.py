@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 import outpace as op
 from outpace.hosts.graph.graph import Graph
+from outpace.hosts.graph.member import Member
 from outpace.hosts.graph.metrics import GraphMetrics
 from outpace.ingest.source import Source
 from outpace.pattern.node import Node
@@ -54,6 +56,18 @@ class Dying(op.Operator):
 
     def process(self, events: pa.Table) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def start_late(seconds: float, monitor: str, token: str, number: int, parent: Connection) -> None:
+    """Be a process of a graph that takes long to start."""
+    time.sleep(seconds)
+    member = Member("late", monitor, token, number, parent)
+    member.done()
+    while not member.stopped:
+        member.wait([], 0.05)
+        if member.due:
+            member.beat({})
+    member.leave({})
 
 
 def letters(count: int, seed: int) -> pa.Table:

@@ -206,7 +206,8 @@ def graph(
     queue_events
         How many events are on their way between two operators at most; then the earlier one waits.
     patience_s
-        For how many seconds an operator may be silent before it is started again.
+        For how many seconds an operator may be silent before it is started again; its start may
+        take a minute.
 
     Examples
     --------

@@ -28,6 +28,8 @@ from outpace.hosts.processes.processes import process_context, start_process
 
 #: So often a process is started again without having come any further.
 _ATTEMPTS: Final = 10
+#: How long a process may take to start, on a busy machine, before its heart beats.
+_START_S: Final = 60.0
 #: How long processes may take to end by themselves.
 _END_S: Final = 2.0
 _POLL_MS: Final = 20
@@ -53,6 +55,8 @@ class _Watched:
     peer: bytes | None = None
     heard: float = 0.0
     lost: float | None = None
+    #: Whether it was ended because its heart did not beat.
+    stuck: bool = False
     #: How far it had come when it was lost, and how often it was so without coming any further.
     reached: int = -1
     attempts: int = 0
@@ -121,7 +125,11 @@ class Monitor:
         now = time.monotonic()
         for name, one in self._watched.items():
             assert one.process is not None
-            if one.process.exitcode is None and now - one.heard > self._patience_s:
+            patience_s = self._patience_s
+            if one.peer is None:
+                patience_s = max(patience_s, _START_S)
+            one.stuck = one.process.exitcode is None and now - one.heard > patience_s
+            if one.stuck:
                 _LOG.warning("'%s' is stuck, so it is ended", name)
                 one.process.kill()
                 one.process.join()
@@ -216,10 +224,11 @@ class Monitor:
         one.attempts += 1
         code = process.exitcode
         if one.attempts > _ATTEMPTS:
+            silent = f"it was silent for {self._patience_s:g} s; raise patience_s"
             raise InstanceError(
                 f"operator '{name}' was lost {one.attempts} times without coming any further",
                 detail=f"its exit code is {code}",
-                hint="the system may have run out of memory",
+                hint=silent if one.stuck else "the system may have run out of memory",
             )
         _LOG.warning("'%s' was lost with exit code %s, so it is started again", name, code)
         one.lost = time.monotonic()
