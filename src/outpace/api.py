@@ -22,7 +22,7 @@ from outpace.hosts.local.table import search as search_table
 from outpace.hosts.spark.session import require_spark
 from outpace.pattern.argument import a_text, some_names
 from outpace.pattern.disorder import Disorder
-from outpace.pattern.group import QueryGroup, told_of
+from outpace.pattern.group import QueryGroup, naming_query
 from outpace.pattern.join import SIDES, Join
 from outpace.pattern.query import Query, checked_query
 from outpace.plan.plan import plan_query
@@ -133,7 +133,7 @@ def _match_group(
         raise _no_stream()
     table, found = to_arrow(data), {}
     for query in group.queries:
-        with told_of(query):
+        with naming_query(query):
             found[query.name] = match_table(table, query)
     return found
 

@@ -47,7 +47,7 @@ from outpace.engine.shared_order import (
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, require
 from outpace.errors import DataError, StateError
-from outpace.pattern.group import listed_names, told_of
+from outpace.pattern.group import listed_names, naming_query
 from outpace.pattern.query import Query
 
 
@@ -75,7 +75,7 @@ class GroupOperator(Stateful):
         self._orders = [SharedOrder(one, self._shared, place) for one in agreeing.values()]
         self._alone: dict[str, WholeOperator] = {}
         for one in (operator for operator in spec.operators if not _shares(operator.query)):
-            with told_of(one.query):
+            with naming_query(one.query):
                 self._alone[one.query.name] = WholeOperator(one, place)
         #: How the events of each query are brought into order, with all settings.
         self._orderings = [
@@ -213,7 +213,7 @@ class GroupOperator(Stateful):
         which a front has lost nothing: it refuses the rows.
         """
         try:
-            with told_of(query):
+            with naming_query(query):
                 yield
         except Exception as error:
             memory = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)

@@ -14,7 +14,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.errors import BindError
 from outpace.pattern.bind.disorder import bind_disorder
-from outpace.pattern.group import told_of
+from outpace.pattern.group import naming_query
 from outpace.pattern.query import Query
 from outpace.pattern.types import type_name
 
@@ -58,7 +58,7 @@ class GroupSpec:
         return tuple(map(self._alone, self.queries))
 
     def _alone(self, query: Query) -> OperatorSpec:
-        with told_of(query):
+        with naming_query(query):
             ordered = query.order_of_arrival is None
             spec = OperatorSpec(
                 query,

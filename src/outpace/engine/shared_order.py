@@ -51,7 +51,7 @@ from outpace.errors import OutpaceError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import Predicate
 from outpace.pattern.disorder import KSlack, Late
-from outpace.pattern.group import listed_names, told_of
+from outpace.pattern.group import listed_names, naming_query
 from outpace.pattern.query import Query
 
 #: A condition of rows as 0 and 1, or several of them as the bits of bytes.
@@ -162,7 +162,7 @@ class SharedBits:
         #: How many conditions there are, equal ones counted each time.
         self.conditions = 0
         for member in members:
-            with told_of(member.query):
+            with naming_query(member.query):
                 predicates = member.bits.predicates
             self.conditions += len(predicates)
             for one in predicates:
@@ -187,7 +187,7 @@ class SharedBits:
             computed = bit_columns(predicates, columns, rows.num_rows)
         except OutpaceError:
             for one, owner in zip(predicates, self._owners, strict=True):
-                with told_of(owner):
+                with naming_query(owner):
                     bit_columns((one,), columns, rows.num_rows)
             raise
         for field, column in zip(self.fields, computed.values(), strict=True):

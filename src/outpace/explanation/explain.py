@@ -35,7 +35,7 @@ from outpace.pattern import ast
 from outpace.pattern.bind.check import check_clauses
 from outpace.pattern.bind.disorder import disorder_text
 from outpace.pattern.disorder import Late
-from outpace.pattern.group import QueryGroup, told_of
+from outpace.pattern.group import QueryGroup, naming_query
 from outpace.pattern.notation.print_pattern import print_pattern
 from outpace.pattern.notation.print_query import print_fluent, print_match_recognize
 from outpace.pattern.notation.print_windows import window_calls
@@ -418,7 +418,7 @@ def explain_group(
     """
     explained = {}
     for query in group.queries:
-        with told_of(query):
+        with naming_query(query):
             explained[query.name] = explain(query)
     if data is None:
         return GroupExplanation(explained)

@@ -57,7 +57,7 @@ def listed_names(names: Sequence[str]) -> str:
 
 
 @contextmanager
-def told_of(query: Query) -> Iterator[None]:
+def naming_query(query: Query) -> Iterator[None]:
     """Let errors say which query of a group they are of."""
     try:
         yield

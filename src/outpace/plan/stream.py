@@ -37,7 +37,7 @@ from outpace.pattern.bind.disorder import (
 )
 from outpace.pattern.disorder import InOrder, Invalid, Late
 from outpace.pattern.duration import print_duration
-from outpace.pattern.group import QueryGroup, told_of
+from outpace.pattern.group import QueryGroup, naming_query
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
 from outpace.pattern.types import is_string, type_name, value_type
@@ -332,7 +332,7 @@ def plan_group(group: QueryGroup, schema: pa.Schema, partitions: int) -> StreamP
     """
     queries = []
     for query in group.queries:
-        with told_of(query):
+        with naming_query(query):
             check_streamable(query)
             check_on_spark(query, alone=True)
         queries.append(query if query.order_of_arrival is not None else query.disorder(InOrder()))

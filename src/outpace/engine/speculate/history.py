@@ -31,7 +31,7 @@ from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
 from outpace.engine.window_match.result import (
     WindowMatches,
     numbers_of_rows,
-    told_of,
+    with_changed_rows,
 )
 from outpace.pattern.bound import CONFIRMED, DIFF, MATCH
 
@@ -405,7 +405,7 @@ def shown(output: pa.Schema, sayings: Sequence[Saying], *, confirms: bool) -> Wi
         known[CONFIRMED] = pa.chunked_array([one.flags for one in sayings])
     diffs = {one.diff for one in sayings}
     table = pa.Table.from_arrays([known[name] for name in output.names], schema=output)
-    return told_of(matches, table, diffs.pop() if len(diffs) == 1 else 0)
+    return with_changed_rows(matches, table, diffs.pop() if len(diffs) == 1 else 0)
 
 
 def _are_same(

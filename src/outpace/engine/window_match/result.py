@@ -215,7 +215,7 @@ class WindowMatches:
         )
 
 
-def told_of(parts: Sequence[WindowMatches], table: pa.Table, diff: int) -> WindowMatches:
+def with_changed_rows(parts: Sequence[WindowMatches], table: pa.Table, diff: int) -> WindowMatches:
     """Return the matches of all parts with other rows, as many for each, that come, go or stay.
 
     When they were found is not told.

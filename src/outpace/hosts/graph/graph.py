@@ -260,7 +260,7 @@ def graph(
     )
     _check_inputs(result)
     for name, node in nodes.items():
-        with told_of_operator(name):
+        with naming_operator(name):
             _check_query(node.query)
     return Graph(
         result.sources, nodes, _sinks(result, sinks), result.queue_events, result.patience_s
@@ -268,7 +268,7 @@ def graph(
 
 
 @contextmanager
-def told_of_operator(name: str) -> Iterator[None]:
+def naming_operator(name: str) -> Iterator[None]:
     """Let errors say which operator they are of."""
     try:
         yield
@@ -396,7 +396,7 @@ def bind(graph: Graph, schemas: Mapping[str, pa.Schema]) -> dict[str, BoundNode]
         inputs = [one for one in graph.inputs(name) if one in known]
         if not inputs:
             continue
-        with told_of_operator(name):
+        with naming_operator(name):
             schema = _common([known[one] for one in inputs])
             if not schema.names:
                 raise BindError(

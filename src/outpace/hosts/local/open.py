@@ -18,7 +18,7 @@ from outpace.hosts.local.stream import StreamMatcher
 from outpace.ingest.retained import RetainedLog
 from outpace.pattern.argument import a_flag, an_instance, some_names
 from outpace.pattern.bind.check import check_clauses, check_streamable
-from outpace.pattern.group import QueryGroup, told_of
+from outpace.pattern.group import QueryGroup, naming_query
 from outpace.pattern.join import Join
 from outpace.pattern.query import Query, checked_query
 
@@ -285,7 +285,7 @@ def check_group(
     """Refuse queries that cannot be a stream in process, and return the sources of them all."""
     a_flag(timeouts, "timeouts")
     for query in queries.queries:
-        with told_of(query):
+        with naming_query(query):
             check_stream(query, None, timeouts=timeouts and query.windows is None)
     return _named(sources)
 

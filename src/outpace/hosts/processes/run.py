@@ -62,7 +62,7 @@ from outpace.pattern.bind.check import INSTANCES_MAX, check_instances, check_str
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bound import MatchIdentity
 from outpace.pattern.disorder import Late
-from outpace.pattern.group import QueryGroup, told_of
+from outpace.pattern.group import QueryGroup, naming_query
 from outpace.pattern.join import Join
 from outpace.pattern.query import Query, checked_query
 from outpace.plan.late_events import LateEvents
@@ -174,7 +174,7 @@ def run(
         given = sides_of(given)
     merge_of(given)  # refuses sources that do not go together
     for one in queries:
-        with told_of(one) if isinstance(query, QueryGroup) else nullcontext():
+        with naming_query(one) if isinstance(query, QueryGroup) else nullcontext():
             _check(one, given)
     if isinstance(query, QueryGroup):
         return Run(query, list(given), None, memory, batch_rows, aside, clocks)
