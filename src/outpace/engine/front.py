@@ -214,7 +214,7 @@ class Front(Stateful):
                 self._lost = True
                 return []
             case TurnEnded():
-                return [*self._told_to_all()]
+                return [] if self._ended else [*self._told_to_all()]
         self.check()
         try:
             return self._take(message)

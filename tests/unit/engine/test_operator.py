@@ -18,6 +18,7 @@ from outpace.engine.message import (
     Delivered,
     EventsArrived,
     SetAside,
+    SourceEnded,
     Stimulus,
     TurnEnded,
 )
@@ -185,3 +186,11 @@ def test_ids_of_several_sources_travel_in_few_bytes() -> None:
     rows, numbers = pa.table({"x": [1, 2, 3], EVENT_ID.name: ids}), np.arange(3)
     events = Events(rows, numbers * 0, numbers, numbers, numbers[:0])
     assert pack_events(events, ("x", EVENT_ID.name)).nbytes == 3 * 3
+
+
+def test_behind_the_end_a_turn_asks_nothing_of_instances() -> None:
+    query = Query().order_by("ts").pattern("A B").measures(at="B.ts").over(CountWindows(4, 2))
+    front = Front(OperatorSpec(query, SCHEMA, instances=2))
+    assert len([one for one in front.step(TurnEnded()) if isinstance(one, Deliver)]) == 2
+    front.step(SourceEnded())
+    assert front.step(TurnEnded()) == []
