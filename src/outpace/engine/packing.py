@@ -60,7 +60,7 @@ class Packing:
         The query that reads bits; None where it reads none.
     drop
         Whether rows without any bit are left out.
-    told
+    deciding_columns
         The columns that these tell, where their times do not say all: by which source they were
         sent, when they arrived.
     disorder
@@ -85,7 +85,7 @@ class Packing:
     sources: tuple[str, ...] | None = None
     whole: bool = False
     clocks: bool = False
-    told: tuple[str, ...] = ()
+    deciding_columns: tuple[str, ...] = ()
 
     @property
     def mixed(self) -> bool:
@@ -131,7 +131,7 @@ class Packing:
         packer = Packer(self.keys, self.columns, self.instances, bits)
         (columns, used), bucket = packer.computed(good), packer.buckets(good)
         arrival = self.disorder["arrival"]
-        if used is not None and arrival in self.told:
+        if used is not None and arrival in self.deciding_columns:
             # One that does not say when it arrived is invalid, and set aside as it is.
             used |= _flags(pc.is_null(good.column(arrival)))
         senders, buckets = [(-1, times, used)], self.instances
@@ -164,8 +164,12 @@ class Packing:
                         source=source,
                     )
                 )
-            if wanted is not None and not wanted.all() and self.told:
-                cells.append(Cell(CellKind.SPARSE, block=_sparse(good.select(self.told), ~wanted)))
+            if wanted is not None and not wanted.all() and self.deciding_columns:
+                cells.append(
+                    Cell(
+                        CellKind.SPARSE, block=_sparse(good.select(self.deciding_columns), ~wanted)
+                    )
+                )
             elif wanted is not None and not wanted.all():
                 weights = None if weighed is None else weights_of(weighed)[~wanted]
                 unused = write_times(own[~wanted], weights)

@@ -88,7 +88,7 @@ class _Search:
         self.labels: list[int] = []
         self.path = TracedRun(self.rows, self.positions, self.labels)
         reads_run = any(p.kind is PredicateClass.PATH for p in evidence.task.bound.predicates)
-        self.seen: set[tuple[int, int]] | None = None if reads_run else set()
+        self.takes: set[tuple[int, int]] | None = None if reads_run else set()
 
     def run(self, start: int) -> Exploration:
         best, best_score = TracedRun(), (-len(self.missing) - 2, 0, 0)
@@ -128,10 +128,10 @@ class _Search:
         return TracedRun(tuple(self.rows), tuple(self.positions), tuple(self.labels))
 
     def _is_known(self, take: tuple[int, int]) -> bool:
-        if self.seen is None:
+        if self.takes is None:
             return False
-        known = take in self.seen
-        self.seen.add(take)
+        known = take in self.takes
+        self.takes.add(take)
         return known
 
     def _first(self, start: int) -> Iterator[tuple[int, int]]:

@@ -43,7 +43,7 @@ from outpace.pattern.argument import a_flag, a_path, a_whole_number
 
 #: The files beside the events: what they are needed for, and the stimuli between them.
 _SAVEPOINT: Final = "savepoint"
-_STIMULI: Final = "told"
+_STIMULI: Final = "stimuli"
 #: Before each stimulus: its length, a checksum, how many events came before, the turn, and how many
 #: events came with it.
 _FRAME: Final = struct.Struct("<IIqqq")

@@ -151,7 +151,7 @@ class StreamPlan(Crossing):
         packing, operator = self.packing, self.stages[0].operator
         named = ", ".join(map(print_name, filter(self.schema.names.count, packing.columns)))
         bits = " and bits" if packing.bits is not None else ""
-        others = packing.told[1:] or tuple(filter(None, [packing.disorder.weighed]))
+        others = packing.deciding_columns[1:] or tuple(filter(None, [packing.disorder.weighed]))
         *first, last = ["the time", *map(print_name, others)]
         told = " and ".join(filter(None, [", ".join(first), last]))
         only = f"; rows that fit no condition only tell {told}"
@@ -274,20 +274,20 @@ def plan_stream(
     )
     # One place brings the events of all sources into order, each by its own times.
     by_times = disorder.goes_by_times and (sources is None or disorder.divisible)
-    told = () if by_times or not drop or operator.useful is None else disorder.told
-    if told and sources is not None:
-        told = (*told, SOURCE)
+    deciding = () if by_times or not drop or operator.useful is None else disorder.deciding_columns
+    if deciding and sources is not None:
+        deciding = (*deciding, SOURCE)
     packing = Packing(
         schema=schema,
         columns=tuple(events.names),
         keys=crossing.bound.partition_by,
         instances=stages[0].instances,
         bits=bits if bits is not None and bits.predicates else None,
-        drop=drop and (by_times or bool(told)),
+        drop=drop and (by_times or bool(deciding)),
         disorder=disorder,
         sources=sources,
         clocks=clocks,
-        told=told,
+        deciding_columns=deciding,
     )
     packed = {*events.names, CORRUPT, *([] if sources is None else [SOURCE])}
     packed.update([CLOCK] if clocks else [])

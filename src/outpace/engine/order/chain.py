@@ -95,11 +95,11 @@ class SlackChain(Order):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         links = {str(number): link.state() for number, link in enumerate(self._links)}
-        return State({"told": self._promise}, parts=links)
+        return State({"promise": self._promise}, parts=links)
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._promise = integer(state.numbers, "told")
+        self._promise = integer(state.numbers, "promise")
         for number, link in enumerate(self._links):
             link.restore(state.part(str(number)))
 

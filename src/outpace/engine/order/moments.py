@@ -45,8 +45,8 @@ def halves_of(events: EventsArrived, clock: Integers) -> Iterator[tuple[EventsAr
     cut = int(np.searchsorted(clock, middle)) or int(np.searchsorted(clock, middle, "right"))
     for part in (slice(0, cut), slice(cut, len(clock))):
         rows = events.rows.slice(part.start, part.stop - part.start)
-        told = events.watermark if part.stop == len(clock) else int(NO_TIME)
-        yield replace(events, rows=rows, watermark=told), part
+        promise = events.watermark if part.stop == len(clock) else int(NO_TIME)
+        yield replace(events, rows=rows, watermark=promise), part
 
 
 def take_moments(order: Order, events: EventsArrived, column: str, take: Take) -> ReleasedEvents:

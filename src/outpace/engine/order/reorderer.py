@@ -165,21 +165,21 @@ class Reorderer(Order):
             return None
         return self._take(events)
 
-    def takes_by_moments(self, rows: pa.Table, moments: Integers, told: int = NO_TIME) -> bool:
+    def takes_by_moments(self, rows: pa.Table, moments: Integers, promise: int = NO_TIME) -> bool:
         """Say whether events pass as they are, at once as well as one moment after the other.
 
         Parameters
         ----------
         rows, moments
             Events, and when each comes.
-        told
+        promise
             How far the watermark may go meanwhile.
         """
         known = ~invalid_times(rows.column(self._time))
         keys = rows.select(self._order.columns).append_column(_MOMENT, pa.array(moments))
         keys = keys if known.all() else keys.filter(pa.array(known))
         ticks = self._order.ticks(keys)
-        late = ticks < self._order.in_ticks(max(self.watermark, told))
+        late = ticks < self._order.in_ticks(max(self.watermark, promise))
         if self._last.num_rows:
             late |= self._before_last(keys, ticks)
         if late.any():
@@ -259,19 +259,19 @@ class Reorderer(Order):
         keys = moved(rows.select(self._order.columns), places[some])
         return self._order.puts_before(keys, np.searchsorted(some, tied))
 
-    def takes_next(self, first: int, told: int = NO_TIME) -> bool:
+    def takes_next(self, first: int, promise: int = NO_TIME) -> bool:
         """Say whether events from a tick on, in the order of time, would pass as they are."""
         last = int(self._order.ticks(self._last)[0]) if self._last.num_rows else None
         tied = first == last and len(self._order.columns) > 1
-        late = first < self._order.in_ticks(max(self._clock.watermark, told))
+        late = first < self._order.in_ticks(max(self._clock.watermark, promise))
         return not (late or tied or (last is not None and first < last))
 
-    def note_passed(self, last: pa.Table | None, time: int, told: int) -> None:
+    def note_passed(self, last: pa.Table | None, time: int, promise: int) -> None:
         """Note events that passed as they are: the last one, and the watermark of the source."""
         if last is not None:
             self._clock.reach(time)
             self._last = last
-        self._clock.tell(told)
+        self._clock.tell(promise)
 
     def _follow(
         self, clock: Clock, rows: pa.Table, events: EventsArrived

@@ -80,7 +80,7 @@ class SequenceOrder(Order):
         self._waits = np.zeros((2, 0), np.int64)
         #: How far the clock has come, and what was told of event time.
         self._now = int(NO_TIME)
-        self._told = int(NO_TIME)
+        self._promise = int(NO_TIME)
 
     @property
     def buffered(self) -> int:
@@ -146,8 +146,8 @@ class SequenceOrder(Order):
             order = np.lexsort([as_integers(one_array(rows.column(self._number))), arrivals])
             rows, arrivals = moved(rows, order), arrivals[order]
         now = max(self._now, events.arrival if self._arrival is None else int(NO_TIME))
-        told = max(self._told, events.watermark)
-        return self._step(rows, arrivals, now, told, events.source, several=several)
+        promise = max(self._promise, events.watermark)
+        return self._step(rows, arrivals, now, promise, events.source, several=several)
 
     @classmethod
     def push_all(
@@ -236,9 +236,9 @@ class SequenceOrder(Order):
             gate._held = waiting.slice(low, high - low)
             gate._waits = np.stack([clock[own], due[own]])
             gate._whole, gate._fractions = whole[number], fractions[number]
-            gate._now, gate._told = int(now[number]), max(gate._told, events.watermark)
-            told = min(gate._told, gate._least(gate._held)) if high > low else gate._told
-            gate._inner.note_passed(*passed.get(number, (None, 0)), told)
+            gate._now, gate._promise = int(now[number]), max(gate._promise, events.watermark)
+            promise = min(gate._promise, gate._least(gate._held)) if high > low else gate._promise
+            gate._inner.note_passed(*passed.get(number, (None, 0)), promise)
         late = index[fates == kernel.LATE]
         return AdmittedEvents(
             every, taken, owners, ticks[taken], moved(every, late) if len(late) else None
@@ -246,11 +246,11 @@ class SequenceOrder(Order):
 
     def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise that the source sends no event with a time before this any more."""
-        return self._pass(self._now, max(self._told, time))
+        return self._pass(self._now, max(self._promise, time))
 
     def fire(self, at: int) -> ReleasedEvents:
         """Let events in whose time is up."""
-        return self._pass(max(self._now, at), self._told)
+        return self._pass(max(self._now, at), self._promise)
 
     def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that no more events come: the events that are held go on."""
@@ -267,7 +267,7 @@ class SequenceOrder(Order):
             "known": self._whole.tolist(),
             "means": np.nan_to_num(self._fractions, nan=-1.0).tolist(),
             "now": self._now,
-            "told": self._told,
+            "promise": self._promise,
         }
         arrived, due = self._waits
         return State(
@@ -296,7 +296,7 @@ class SequenceOrder(Order):
         require((np.diff(ahead) > 0).all(), "events are out of order")
         self._fractions = np.where(means < 0, math.nan, means)
         self._held, self._waits = held, np.stack([arrived, due])
-        self._now, self._told = integer(numbers, "now"), integer(numbers, "told")
+        self._now, self._promise = integer(numbers, "now"), integer(numbers, "promise")
         self._inner.restore(state.part("order"))
 
     def _numbered(self, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
@@ -321,8 +321,8 @@ class SequenceOrder(Order):
             return np.maximum(arrivals_of(rows.column(self._arrival)), self._now)
         return np.full(rows.num_rows, max(arrival, self._now))
 
-    def _pass(self, now: int, told: int) -> ReleasedEvents:
-        released = self._step(self._held.slice(0, 0), np.zeros(0, np.int64), now, told, None)
+    def _pass(self, now: int, promise: int) -> ReleasedEvents:
+        released = self._step(self._held.slice(0, 0), np.zeros(0, np.int64), now, promise, None)
         assert released is not None
         return released
 
@@ -331,7 +331,7 @@ class SequenceOrder(Order):
         rows: pa.Table,
         arrivals: Integers,
         now: int,
-        told: int,
+        promise: int,
         source: str | None,
         *,
         several: bool = False,
@@ -375,16 +375,16 @@ class SequenceOrder(Order):
         if several:
             by_turn = np.arange(len(admitted))
             if (self._goes_on and len(passed)) or not self._inner.takes_by_moments(
-                entering, by_turn, self._told
+                entering, by_turn, self._promise
             ):
                 return None
         waiting = moved(every, stays) if len(stays) else every.slice(0, 0)
         # Who promised what of time had sent those that are held.
-        bound = min(told, self._least(waiting)) if len(stays) else told
+        bound = min(promise, self._least(waiting)) if len(stays) else promise
         released = self._inner.push(EventsArrived(entering, source, None, bound))
         self._whole, self._fractions = whole, fractions
         self._held, self._waits = waiting, np.stack([arrived[stays], due[stays]])
-        self._now, self._told = now, told
+        self._now, self._promise = now, promise
         if late is None or self._goes_on:
             return released
         both = [late, *([] if released.late is None else [released.late])]
@@ -397,8 +397,8 @@ class SequenceOrder(Order):
 
     def _takes_next(self, first: int) -> bool:
         """Say whether events from a tick on may be let in, whatever is told meanwhile."""
-        told = self._told if self._arrival is not None else int(NO_TIME)
-        return self._inner.takes_next(first, told)
+        promise = self._promise if self._arrival is not None else int(NO_TIME)
+        return self._inner.takes_next(first, promise)
 
     def _least(self, rows: pa.Table) -> int:
         times: Any = as_integers(rows.column(self._time).drop_null())

@@ -73,7 +73,7 @@ class ArrivedEvents(Stateful):
         if len(places):
             self._placed.append((places, ids))
 
-    def placed(self, places: Integers) -> Integers:
+    def ids_at(self, places: Integers) -> Integers:
         """Return the ids of the events in some places, which rise; others are forgotten."""
         if not self._placed:
             return np.zeros(0, np.int64)

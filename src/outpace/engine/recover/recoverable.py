@@ -373,7 +373,7 @@ class RecoverableOperator(WholeOperator):
         front, windows, schema = self.front.snapshot(), layout.snapshot(), self.spec.arriving
         places: pa.Table | None = None
         if self._arrived is not None:
-            ids = self._arrived.placed(needed.numbers)
+            ids = self._arrived.ids_at(needed.numbers)
             waiting = waiting_ids(self.front.intake.order.state())
             skip = self._arrived.keep(np.concatenate([ids, waiting]))
             found = self._arrived.find(ids)

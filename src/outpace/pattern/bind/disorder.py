@@ -123,7 +123,7 @@ class BoundDisorder:
         return self.divisible or (adapts and self["arrival"] is None)
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def deciding_columns(self) -> tuple[str, ...]:
         """The columns by which it decides how far time has come; none where ties count, too.
 
         Of events that no step can use it need know no more, and drops them.

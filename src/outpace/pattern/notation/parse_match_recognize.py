@@ -111,7 +111,7 @@ class _Reader:
         self.variables = variables
         self.query = Query()
         #: Where each clause stands that was read.
-        self.seen: dict[str, Token] = {}
+        self.clauses: dict[str, Token] = {}
 
     def read(self) -> Query:
         cursor = self.cursor
@@ -120,7 +120,7 @@ class _Reader:
             self._once(words)
             cursor.index += len(words.split())
             read_clause()
-        if "PATTERN" not in self.seen:
+        if "PATTERN" not in self.clauses:
             raise cursor.unexpected("PATTERN", hint="write PATTERN (A B+) DEFINE B AS ...")
         return self.query
 
@@ -155,7 +155,7 @@ class _Reader:
     def _hint(self) -> str | None:
         """Say what may follow the last clause."""
         lists = ("MEASURES", "DEFINE", "SUBSET", "PARTITION BY", "ORDER BY")
-        last = next(reversed(self.seen), None)
+        last = next(reversed(self.clauses), None)
         if last == "DISORDER" and self.query.order_of_arrival is not None:
             return settings_hint(self.query.order_of_arrival)
         return f"{last} takes a list with commas" if last in lists else None
@@ -163,9 +163,9 @@ class _Reader:
     def _once(self, words: str) -> None:
         # LIMIT may stand once per start and once per partition; `_limit` checks that.
         kind = "ROWS PER MATCH" if words.endswith("PER MATCH") else words
-        if kind in self.seen and kind != "LIMIT":
+        if kind in self.clauses and kind != "LIMIT":
             raise self.cursor.error(f"{kind} stands here a second time")
-        self.seen[kind] = self.cursor.token
+        self.clauses[kind] = self.cursor.token
 
     def _column(self) -> str:
         cursor = self.cursor

@@ -427,7 +427,7 @@ def test_what_was_told_half_is_not_counted(tmp_path: Path) -> None:
     stream.push(shuffled(0, 20))
     stream.advance(12)
     log.close()
-    told = tmp_path / "log" / "told"
+    told = tmp_path / "log" / "stimuli"
     told.write_bytes(told.read_bytes()[:-3])
     log = op.recover.RetainedLog(tmp_path / "log")
     whole = op.open(query)
