@@ -312,6 +312,8 @@ def draw_other(random: Random, query: Query, first: DrawnArrival) -> DrawnArriva
     """
     disorder = first.query.order_of_arrival
     asked = replace(query, order_of_arrival=disorder)
+    if first.sources is not None and asked.speculates:
+        asked = replace(asked, duplicates=False)  # All go on early, or none.
     if disorder is None or first.sources is not None or first.timers is not None:
         return replace(first, query=asked)
     if random.random() < 0.3 and not (asked.speculates and query.duplicates):

@@ -21,7 +21,7 @@ from outpace.engine.message import (
     SourceEnded,
     WatermarkArrived,
 )
-from outpace.engine.operator import emit_of
+from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.arrived import retained_schema
 from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
@@ -261,7 +261,7 @@ def test_damaged_savepoints_are_refused() -> None:
         with pytest.raises(StateError):
             Savepoint.decode(bytes(broken))
     with pytest.raises(StateError):
-        Savepoint.decode(operator.state().encode())
+        Savepoint.decode(WholeOperator(operator.spec).state().encode())
 
 
 def test_matches_that_did_not_come_are_not_acknowledged() -> None:
