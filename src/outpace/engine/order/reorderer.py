@@ -304,9 +304,15 @@ class Reorderer(Order):
             clock.tell(events.watermark)
             met = np.broadcast_to(np.int64(before), times.shape)
             return times <= clock.latest, times < before, met
-        # Of one time of arrival and one time, what is weighed decides, in whichever order they lie.
-        weights = [values] if len(values) else []
-        order = np.lexsort([*weights, times, arrivals_of(rows.column(arrival))])
+        moments = arrivals_of(rows.column(arrival))
+        order = np.lexsort([times, moments])
+        if len(values):
+            # Of one time of arrival and one time, what is weighed decides, however they lie.
+            came, happened = moments[order], times[order]
+            tied = (came[1:] == came[:-1]) & (happened[1:] == happened[:-1])
+            some = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+            few = order[some]
+            order[some] = few[np.lexsort([values[few], times[few], moments[few]])]
         fates, met = clock.follow(times[order], values[order] if len(values) else values)
         clock.tell(events.watermark)
         back = np.argsort(order)

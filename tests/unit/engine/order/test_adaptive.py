@@ -11,9 +11,10 @@ from support.properties import examples
 from support.slack_oracle import SlackOracle
 
 import outpace as op
-from outpace.engine.arrays import NO_TIME
+from outpace.engine.arrays import NO_TIME, Floats, Integers
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import make_order
+from outpace.engine.order.clock import Clock
 from outpace.engine.order.contract import Order
 from outpace.engine.rows.rearranged import as_table
 from outpace.engine.state import State
@@ -551,3 +552,20 @@ def test_no_more_events_wait_than_lie_behind_what_was_told(
         assert order.buffered <= (times >= told).sum()
         in_order.push(EventsArrived(rows))
         assert in_order.buffered == 0
+
+
+def test_what_is_weighed_decides_between_events_of_one_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    weighed: list[list[float]] = []
+    follow = Clock.follow
+
+    def noted(self: Clock, times: Integers, weights: Floats, **settings: bool) -> object:
+        weighed.append(weights.tolist())
+        return follow(self, times, weights, **settings)
+
+    monkeypatch.setattr(Clock, "follow", noted)
+    rows = table([(3, 9, 0, 7), (1, 9, 1, 5), (3, 9, 2, 2), (3, 9, 3, 4), (2, 8, 4, 6)])
+    for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 3, 1]):
+        order_of(KINDS["aq"]).push(EventsArrived(rows.take(order), arrival=9))
+    assert weighed == [[6, 5, 2, 4, 7]] * 3
