@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -172,13 +173,21 @@ def test_a_disk_without_room_ends_the_run_and_the_next_one_goes_on(
 ) -> None:
     rows = letters(3000, 1)
     operators = chain(WINDOWS["count"])
-    graph = op.graph(PacedRows("events", rows=rows), operators, {"three": tmp_path / "log"})
-    full = False
+    full, refused = False, threading.Event()
+
+    def wait(number: int) -> None:
+        """Send the last events when savepoints could not be written."""
+        if full and number == 49:
+            refused.wait(60)
 
     def write(path: Path, data: bytes) -> int:
         if full:
+            refused.set()
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write_bytes(path, data)
+
+    source = PacedRows("events", rows=rows, before=wait)
+    graph = op.graph(source, operators, {"three": tmp_path / "log"})
 
     write_bytes = Path.write_bytes
     monkeypatch.setattr(Path, "write_bytes", write)
