@@ -12,9 +12,9 @@ The public names, nothing else:
 - `windows`: which stretches of a stream a query looks at;
 - `Operator`, `EventOperator`, `SharedOperator` with `WindowBlock` and `WindowRows`: what is run in
   windows in place of a pattern;
-- `InOrder`, `KSlack`, `MPKSlack`, `AQKSlack`, `LDOP`, `Quantile`, `Sequence`, `Punctuation`,
-  `Speculative`: how far the events of a stream are out of order; `CurrentMatches`: what follows
-  matches that are corrected; `checkpoints`: where the operator notes how it stands for that;
+- `KSlack` and all other kinds of disorder (`outpace.pattern.disorder`): how far the events of a
+  stream are out of order; `CurrentMatches`: what follows matches that are corrected;
+  `checkpoints`: where the operator notes how it stands for that;
 - `log`: events in files that streams are read from; `ingest`: the clocks of sources;
 - `recover`: what retains the events of a stream that is recovered without saved state;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
@@ -30,6 +30,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Final
 
+from outpace.pattern import disorder as _disorder
+from outpace.pattern.disorder import *  # noqa: F403  # every kind; the module lists them
 from outpace.pattern.query import Query, QueryExplanation, register_explainer
 
 if TYPE_CHECKING:
@@ -81,17 +83,6 @@ if TYPE_CHECKING:
         prev,
         step,
     )
-    from outpace.pattern.disorder import (
-        LDOP,
-        AQKSlack,
-        InOrder,
-        KSlack,
-        MPKSlack,
-        Punctuation,
-        Quantile,
-        Sequence,
-        Speculative,
-    )
     from outpace.pattern.group import QueryGroup, group
     from outpace.pattern.join import Join
     from outpace.pattern.operator import (
@@ -105,8 +96,6 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "LDOP",
-    "AQKSlack",
     "BindError",
     "CurrentMatches",
     "DataError",
@@ -114,18 +103,13 @@ __all__ = [
     "Graph",
     "GraphRun",
     "GroupMatcher",
-    "InOrder",
     "InstanceError",
     "Join",
     "JoinStream",
-    "KSlack",
-    "MPKSlack",
     "MatchError",
     "Operator",
     "OutpaceError",
     "PatternSyntaxError",
-    "Punctuation",
-    "Quantile",
     "Query",
     "QueryGroup",
     "RateControl",
@@ -134,9 +118,7 @@ __all__ = [
     "Run",
     "ScenarioError",
     "Search",
-    "Sequence",
     "SharedOperator",
-    "Speculative",
     "StateError",
     "StreamMatcher",
     "UnsupportedError",
@@ -167,6 +149,7 @@ __all__ = [
     "sql",
     "step",
 ]
+__all__ += _disorder.__all__
 
 #: Where public names live, by module; each module is loaded when one of its names is first used.
 _HOMES: Final = {
@@ -192,17 +175,6 @@ _HOMES: Final = {
         *("classifier", "col", "first", "fn", "last", "lit", "match_id", "match_number", "next"),
         "permute",
         *("prev", "step"),
-    ),
-    "outpace.pattern.disorder": (
-        "AQKSlack",
-        "InOrder",
-        "KSlack",
-        "LDOP",
-        "MPKSlack",
-        "Punctuation",
-        "Quantile",
-        "Sequence",
-        "Speculative",
     ),
     "outpace.pattern.group": ("QueryGroup", "group"),
     "outpace.pattern.join": ("Join",),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import pyarrow as pa
+from support.disorders import KINDS
 
 import outpace as op
 
@@ -38,17 +40,12 @@ def drawn_query(random: Random, name: str) -> op.Query:
         settings |= {"ahead": 20, "invalid": "quarantine"}
     if random.random() < 0.1:
         settings |= {"late": "correct", "horizon": 9}
-    kinds = [
-        op.KSlack(random.randint(0, 5), **settings),
-        op.KSlack(random.randint(0, 5), **settings),
-        op.MPKSlack(**settings),
-        op.Punctuation(**settings),
-        op.InOrder(**settings),
-        op.LDOP(window=10, **settings),
-    ]
-    if settings["late"] in ("drop", "side"):
-        kinds.append(op.Speculative(random.randint(0, 5), alpha=random.random(), **settings))
-    return query.disorder(random.choice(kinds))
+    kinds = {name: make for name, make in KINDS.items() if name != "numbers"}
+    kinds["slack"] = kinds["other slack"] = partial(op.KSlack, random.randint(0, 5))
+    kinds["early"] = partial(op.Speculative, random.randint(0, 5), alpha=random.random())
+    if settings["late"] not in ("drop", "side"):
+        del kinds["early"]
+    return query.disorder(kinds[random.choice(list(kinds))](**settings))
 
 
 def drawn_pieces(random: Random) -> list[pa.Table]:

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from support.disorders import KINDS
 
 import outpace as op
 from outpace.engine.state import State
@@ -78,6 +79,7 @@ def _rows(begin: int, end: int) -> pa.Table:
         {
             "ts": pa.array(times, pa.int64()),
             "key": [("a", "b", "c", "dd", None)[(t * t // 3) % 5] for t in times],
+            "seq": pa.array(times, pa.int64()),
             "x": pa.array([t * 7919 % 13 for t in times], pa.int64()),
             "price": [float(t * 31 % 17) for t in times],
         }
@@ -106,21 +108,15 @@ def queries() -> dict[str, tuple[op.Query, dict[str, Any]]]:
         "pairs": (pairs, {}),
         "chain": (chain.within(50), {}),
         "limit": (chain.limit(2, per="partition") if hasattr(op.Query, "limit") else chain, {}),
-        "disorder": (plain.within(9).disorder(op.KSlack(4)), {}),
-        "mp": (plain.within(9).disorder(op.MPKSlack()), {}),
-        "quantile": (plain.within(9).disorder(op.Quantile(0.9)), {}),
-        "aq": (plain.within(9).disorder(op.AQKSlack(aggregate="count")), {}),
-        "ldop": (plain.within(9).disorder(op.LDOP()), {}),
-        "sequence": (plain.within(9).disorder(op.Sequence("1 s", number="x")), {}),
         "sources": (plain.within(9), {"sources": ["east", "west"]}),
         "reordered": (plain.within(9).disorder(op.KSlack(4)), {"sources": ["east", "west"]}),
-        "early": (plain.within(9).disorder(op.Speculative(4, alpha=0)), {}),
         "early sources": (
             plain.within(9).disorder(op.Speculative(4, alpha=0)),
             {"sources": ["east", "west"]},
         ),
         "applied": (base.apply(Count), {}),
     }
+    made |= {name: (plain.within(9).disorder(make()), {}) for name, make in KINDS.items()}
     for name in ("plain", "rise", "chain", "pairs", "applied"):
         query, how = made[name]
         made[f"{name} by key"] = (query.partition_by("key"), how)

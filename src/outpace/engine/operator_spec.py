@@ -245,11 +245,15 @@ class OperatorSpec:
     def useful(self) -> BitTask | None:
         """What says which rows a step can use, where the others leave no trace; None elsewhere.
 
-        Partial matches that time out come in the order of the events that tell so.
+        Partial matches that time out come in the order of the events that tell so. It is said of
+        events as their source sent them, before its clock is set right.
         """
         if self.task is None or self.timeouts or counts_unused(self.bound, self.windows):
             return None
-        bits = with_bits(self.task)
+        moved = None
+        if self.sources is not None and self.disorder is not None:
+            moved = self.disorder.time
+        bits = with_bits(self.task, moved=moved)
         return bits if bits.drop_unused else None
 
     @property

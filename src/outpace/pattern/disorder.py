@@ -32,6 +32,19 @@ from outpace.pattern.setting import (
     settings_of,
 )
 
+#: The kinds, which `outpace` offers by these names.
+__all__ = [
+    "LDOP",
+    "AQKSlack",
+    "InOrder",
+    "KSlack",
+    "MPKSlack",
+    "Punctuation",
+    "Quantile",
+    "Sequence",
+    "Speculative",
+]
+
 
 class Late(Enum):
     """What becomes of an event whose time the watermark has passed; it is counted in any case."""

@@ -28,6 +28,7 @@ def rows(begin: int, end: int) -> pa.Table:
         {
             "ts": pa.array(times, pa.int64()),
             "key": [f"k{t * t % 7}" for t in times],
+            "seq": pa.array(times, pa.int64()),
             "x": pa.array([t * 7919 % 13 for t in times], pa.int64()),
             "price": [float(t * 31 % 17) for t in times],
         }

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from support.disorders import KINDS as TRIED
 from support.patient_order import ASKED, Patient, PatientOrder, Rounding
 from support.properties import examples
 from support.strategies import disorders
@@ -23,6 +24,7 @@ from outpace.engine.order.contract import OrderCounters
 from outpace.hosts.local import opened
 from outpace.hosts.local import stream as stream_module
 from outpace.ingest.source import Source
+from outpace.pattern import disorder
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import Disorder
 from outpace.pattern.notation.disorder import (
@@ -44,6 +46,12 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> op.Query:
     monkeypatch.setitem(ORDERS, Patient, PatientOrder)
     monkeypatch.setitem(KINDS, "PATIENCE", Patient)
     return ASKED
+
+
+def test_every_kind_is_among_those_that_all_is_tried_with() -> None:
+    tried = {type(make()) for make in TRIED.values()}
+    assert tried == {*ORDERS} == {*KINDS.values()}
+    assert {one.__name__ for one in tried} == {*disorder.__all__}
 
 
 def push(stream: Any, times: list[int], source: str | None = None) -> list[int]:

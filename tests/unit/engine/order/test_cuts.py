@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import disorders
 from support.properties import examples
 
 import outpace as op
@@ -33,16 +35,11 @@ Event: TypeAlias = "tuple[int, int, int, str]"
 #: Events that arrive at once, and what is told of time after them, if anything is.
 Moment: TypeAlias = "tuple[list[Event], int | None]"
 
-KINDS: dict[str, Any] = {
-    "in order": op.InOrder,
-    "slack": lambda **more: op.KSlack(2, **more),
-    "greatest delay": op.MPKSlack,
-    "quantile": lambda **more: op.Quantile(0.9, **more),
-    "coverage": lambda **more: op.AQKSlack(aggregate="sum", column="v", window=5, **more),
-    "distance": lambda **more: op.LDOP(window=7, **more),
-    "told": op.Punctuation,
-    "numbers": lambda **more: op.Sequence("10 us", **more),
-    "numbers, quick": lambda **more: op.Sequence("3 us", at_least="1 us", **more),
+#: How early events go on depends on the cut.
+KINDS: dict[str, Any] = {name: make for name, make in disorders.KINDS.items() if name != "early"}
+KINDS |= {
+    "coverage of sums": partial(op.AQKSlack, aggregate="sum", column="v", window=5),
+    "numbers, quick": partial(op.Sequence, "3 us", at_least="1 us"),
 }
 
 

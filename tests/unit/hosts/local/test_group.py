@@ -326,11 +326,15 @@ def test_a_condition_on_the_time_reads_the_one_that_an_event_has_in_the_end() ->
         stream = op.open(op.group(late.disorder(disorder)))
         stream.push({"ts": [1, 10]})
         assert stream.push({"ts": [3, 11]})["late"]["at"].to_pylist()[0] == 10
-    stream = op.open(op.group(late.disorder(op.InOrder())), sources=["east", "west"])
-    stream.push({"ts": [9]}, source="east")
-    stream.compare_clocks(op.ingest.ClockExchange("west", 0, 5, 5, 0))
-    stream.push({"ts": [6]}, source="west")
-    assert stream.finish()["late"]["at"].to_pylist() == [11]
+    for disorder in (op.InOrder(), op.KSlack(0), op.Punctuation()):
+        asked = late.disorder(disorder)
+        group, alone = (op.open(one, sources=["east", "west"]) for one in (op.group(asked), asked))
+        for stream in (group, alone):
+            stream.push({"ts": [9]}, source="east")
+            stream.compare_clocks(op.ingest.ClockExchange("west", 0, 5, 5, 0))
+            stream.push({"ts": [6]}, source="west")
+        assert group.finish()["late"]["at"].to_pylist() == [11]
+        assert alone.finish()["at"].to_pylist() == [11]
 
 
 def test_conditions_that_are_equal_but_not_the_same_are_kept_apart() -> None:
