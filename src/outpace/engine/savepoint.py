@@ -25,7 +25,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.state import NATURAL, State, narrow_kind, narrowed, parts, reading, require
 from outpace.errors import StateError
-from outpace.pattern.argument import an_instance
+from outpace.pattern.argument import a_text, a_whole_number, an_instance, listed, shown
 
 #: Where the numbers of events begin, which a savepoint may say that none is trimmed before.
 _TRIM: Final = range(-1, NATURAL.stop)
@@ -170,20 +170,34 @@ class Savepoint:
         >>> savepoint.skip.tolist(), savepoint.own
         ([[2, 3], [5, 5]], b'2')
         """
-        numbers = np.array([number for number in skip if number > trim], np.int64)
+        at = a_whole_number(at, "at", least=0, error=StateError)
+        trim = a_whole_number(trim, "trim", least=-1, error=StateError)
+        skipped = listed(skip)
+        if skipped is None:
+            raise StateError(f"skip is a list of the numbers of events, not {shown(skip)}")
+        named = [a_whole_number(one, "a number in skip", error=StateError) for one in skipped]
+        numbers = np.array([number for number in named if number > trim], np.int64)
         first = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
         last = np.append(first[1:], len(numbers))[: len(first)] - 1
         ranges = np.stack([numbers[first], numbers[last]], axis=1)
-        if at < 0 or trim >= at or (len(numbers) and not 0 <= numbers[-1] < at):
+        if trim >= at or (len(numbers) and not 0 <= numbers[-1] < at):
             raise StateError(
                 "a savepoint drops events that have not come",
                 detail=f"{at} events have come, trim is {trim}",
             )
         if (np.diff(numbers) <= 0).any():
             raise StateError("the numbers that a savepoint skips do not rise")
-        place = NOTHING if settled is None else MatchPlace(settled[0], 1, 0, settled[1])
+        place = NOTHING
+        if settled is not None:
+            parted = listed(settled)
+            if parted is None or len(parted) != 2:
+                raise StateError(f"settled is the number x:y of a match, not {shown(settled)}")
+            x, y = (a_whole_number(one, "a part of settled", error=StateError) for one in parted)
+            place = MatchPlace(x, 1, 0, y)
+        an_instance(content, bytes | bytearray | memoryview, "content in bytes", error=StateError)
         own = State({}, [pa.table({"own": pa.array([bytes(content)], pa.binary())})])
-        return Savepoint(own_identity(operator), None, trim, ranges, place, at, 0, own.encode)
+        named_by = own_identity(a_text(operator, "the name of an operator", error=StateError))
+        return Savepoint(named_by, None, trim, ranges, place, at, 0, own.encode)
 
     @property
     def own(self) -> bytes:

@@ -35,6 +35,7 @@ from outpace.engine.savepoint import Savepoint
 from outpace.engine.state import NATURAL, require
 from outpace.engine.wire import read_stimulus, write_stimulus
 from outpace.errors import DataError, StateError
+from outpace.files.small_file import open_regular
 from outpace.ingest.log.folder import SEGMENT_BYTES, create_folder, sync_folder
 from outpace.ingest.log.reader import Log
 from outpace.ingest.log.segment import Damage
@@ -439,12 +440,11 @@ class RetainedLog:
         self.came = self._log.stop
         first = self._log.first
         try:
-            if (path / _SAVEPOINT).exists():
-                self.savepoint = Savepoint.decode((path / _SAVEPOINT).read_bytes())
+            if (saved := _content(path / _SAVEPOINT)) is not None:
+                self.savepoint = Savepoint.decode(saved)
                 require(self.savepoint.at <= self.came, "the savepoint is ahead of the events")
                 first = max(first, self.savepoint.trim + 1)
-            there = path / _STIMULI
-            self._open_stimuli(there.read_bytes() if there.exists() else b"")
+            self._open_stimuli(_content(path / _STIMULI) or b"")
         except StateError as error:
             error.where = str(path)
             raise
@@ -470,6 +470,15 @@ class RetainedLog:
         assert self.schema is not None
         traced = EVENT_ID.name in self.schema.names
         require(covered >= self.came or not traced, "nobody knows how the last events came")
+
+
+def _content(path: Path) -> bytes | None:
+    """Return the bytes of a file; None where there is none."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
 
 
 def _tells_time(stimulus: Stimulus) -> TypeGuard[WatermarkArrived]:

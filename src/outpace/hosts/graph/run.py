@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import zmq
@@ -31,16 +31,14 @@ from outpace.hosts.graph.operator import OperatorSetup, Reader, run_operator
 from outpace.hosts.graph.outlet import MESSAGE_EVENTS, Outlet, OutputQueue
 from outpace.hosts.graph.sink import SinkSetup, make_log, run_sink
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
+from outpace.hosts.watched_run import WatchedRun
 from outpace.ingest.source import Heartbeat
-
-if TYPE_CHECKING:
-    from outpace.hosts.run_watch import RunWatch
 
 #: The longest wait for anything.
 _TURN_S: Final = 0.1
 
 
-class GraphRun:
+class GraphRun(WatchedRun):
     """A graph that runs; see `outpace.graph`.
 
     Parameters
@@ -116,20 +114,9 @@ class GraphRun:
         """What is counted of the operators and of what is retained, while the graph runs."""
         return self._metrics
 
-    def watch(self, *, port: int | None = None, host: str = "127.0.0.1") -> RunWatch:
-        """Serve what is counted, for `outpace top` and Prometheus, until it is closed.
-
-        Parameters
-        ----------
-        port
-            Where to listen. By default the first free one of ten from 9468 on, which is where
-            `outpace top` looks; 0 is any free one.
-        host
-            The address to listen on; whoever reaches it reads the metrics.
-        """
-        from outpace.hosts.run_watch import RunWatch
-
-        return RunWatch(", ".join(self._graph.nodes), self._counted, host, port)
+    @property
+    def _name(self) -> str:
+        return ", ".join(self._graph.nodes)
 
     def _counted(self) -> dict[str, dict[str, float]]:
         """Return what is counted of operators, and of the sources."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -53,6 +53,7 @@ from outpace.hosts.processes.operator import (
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
 from outpace.hosts.processes.recovered import RecoveredOperator
 from outpace.hosts.processes.worker import WorkResult
+from outpace.hosts.watched_run import WatchedRun
 from outpace.ingest.clock import ClockSync
 from outpace.ingest.pace import Paced
 from outpace.ingest.retained import RetainedLog
@@ -66,9 +67,6 @@ from outpace.pattern.group import QueryGroup, naming_query
 from outpace.pattern.join import Join
 from outpace.pattern.query import Query, checked_query
 from outpace.plan.late_events import LateEvents
-
-if TYPE_CHECKING:
-    from outpace.hosts.run_watch import RunWatch
 
 #: The longest wait for anything, after which it is looked whether the run was stopped.
 _TURN_S: Final = 0.1
@@ -242,7 +240,7 @@ def match_in_processes(query: Query, table: pa.Table, progress: Progress | None 
     return pa.concat_tables([spec.bound.output.empty_table(), *found])
 
 
-class Run:
+class Run(WatchedRun):
     """A query that runs over sources; see `run`.
 
     Parameters
@@ -326,24 +324,12 @@ class Run:
     def __exit__(self, *error: object) -> None:
         self._tables.close()
 
-    def watch(self, *, port: int | None = None, host: str = "127.0.0.1") -> RunWatch:
-        """Serve what is counted, for `outpace top` and Prometheus, until it is closed.
-
-        Parameters
-        ----------
-        port
-            Where to listen. By default the first free one of ten from 9468 on, which is where
-            `outpace top` looks; 0 is any free one.
-        host
-            The address to listen on; whoever reaches it reads the metrics.
-        """
-        from outpace.hosts.run_watch import RunWatch
-
+    @property
+    def _name(self) -> str:
         query = self._query
-        name = ", ".join(query.names) if isinstance(query, QueryGroup) else query.name
-        return RunWatch(name, lambda: {name: self._counted()}, host, port)
+        return ", ".join(query.names) if isinstance(query, QueryGroup) else query.name
 
-    def _counted(self) -> dict[str, float]:
+    def _counted(self) -> dict[str, dict[str, float]]:
         """Return what is counted of the operator; of recovery where it is recovered by a replay."""
         total = self.metrics.operator
         counted: dict[str, float] = {"events": total.events, "matches": total.matches}
@@ -351,7 +337,7 @@ class Run:
             named = ("skipped_share", "savepoint_age_s", "replays", "recover_s", "doubles")
             counted |= {one: getattr(total, one) for one in (*named, "retained_bytes")}
             counted["retained_events"] = total.retained
-        return counted
+        return {self._name: counted}
 
     def stop(self) -> None:
         """Read no more events and end; windows that are open are left as they are.

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -95,6 +96,34 @@ def test_matches_that_come_again_on_the_way_are_dropped() -> None:
     stream.acknowledge(found[1])
     assert len(log) == 60
     assert OperatorStream(Slow(), log).replayed == found[2:]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"at": "2"}, "at is a whole number of at least 0, not '2'"),
+        ({"at": None}, "at is a whole number"),
+        ({"at": 2, "trim": "1"}, "trim is a whole number of at least -1, not '1'"),
+        ({"at": 2, "skip": 3}, "skip is a list of the numbers of events, not 3"),
+        ({"at": 2, "skip": ["1"]}, "a number in skip is a whole number, not '1'"),
+        ({"at": 2, "settled": 3}, "settled is the number x:y of a match, not 3"),
+        ({"at": 2, "settled": ("a", 0)}, "a part of settled is a whole number, not 'a'"),
+        ({"at": 2, "content": 3}, "content in bytes is expected, not 3"),
+        ({"at": 2, "operator": 3}, "the name of an operator is text, not 3"),
+    ],
+)
+def test_what_is_no_part_of_a_savepoint_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(op.StateError, match=message):
+        Savepoint.of(**{"operator": "q", **given})
+
+
+@pytest.mark.parametrize("name", ["savepoint", "stimuli"])
+def test_a_folder_in_the_place_of_a_file_of_a_log_is_refused(name: str, tmp_path: Path) -> None:
+    OperatorStream(Thirds(), RetainedLog(tmp_path / "log")).push(letters(0, 30))
+    (tmp_path / "log" / name).unlink(missing_ok=True)
+    (tmp_path / "log" / name).mkdir()
+    with pytest.raises(op.DataError, match=f"{name}' is no regular file"):
+        RetainedLog(tmp_path / "log")
 
 
 def test_what_an_operator_cannot_say_is_refused(tmp_path: Path) -> None:
