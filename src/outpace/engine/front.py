@@ -511,11 +511,13 @@ class Front(Stateful):
             if splitter is None and self._spec.bound.within is not None and rows.num_rows:
                 watermark = max(watermark, int(events.times[-1]))
             shares += self._others(shares, watermark, ended=ended)
+            come = arrived, watermark, ended
             for one in shares:
-                self._unanswered[one.instance] += 1
-                self._loads[one.instance] += one.size
-                told = arrived, watermark, ended, self._standing_of(one.instance)
-                yield Deliver(one.instance, events, one.ranges, one.split, *told)
+                number = one.instance
+                self._unanswered[number] += 1
+                self._loads[number] += one.size
+                standing = None if retained is None else self._standing_of(number)
+                yield Deliver(number, events, one.ranges, one.split, *come, standing)
         if self._spec.forgets_partitions and splitter is not None:
             touched = np.union1d(events.partition, split.closed.partition)
             self._numbers.forget(splitter.idle(touched))
@@ -545,10 +547,12 @@ class Front(Stateful):
 
         Time and the end decide in partitions. Who is to go back has windows that are others' now.
         """
-        had = {one.instance for one in shares}
         decides = self._splitter is None and (
             ended or (self._spec.bound.within is not None and watermark != NO_TIME)
         )
+        if not decides and self._retained is None:
+            return []
+        had = {one.instance for one in shares}
         return [
             Delivery(number, *NO_ROWS, NO_SPLIT)
             for number in range(len(self._loads))

@@ -188,6 +188,9 @@ class Deliver:
         """How many events are for the instance."""
         if self.ranges is None:
             return len(self.events.arrival)
+        if len(self.ranges) == 1:
+            first, stop = self.ranges[0].tolist()
+            return int(stop - first)
         return int((self.ranges[:, 1] - self.ranges[:, 0]).sum())
 
     @property

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import cache, partial
-from typing import Final
+from functools import cache, lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -44,8 +43,11 @@ from outpace.engine.window_match.result import (
 from outpace.engine.window_match.sharing import sharing
 from outpace.pattern.bound import MatchIdentity
 
-#: What an instance says of which nobody knows what it finds.
-_TAKEN: Final = Answer(WindowMatches.none(pa.schema([])), pa.table({}), 0, 0)
+
+@lru_cache(maxsize=1024)
+def _taken(events: int) -> Answer:
+    """Return what an instance says of which nobody knows what it finds: it took some events."""
+    return Answer(WindowMatches.none(pa.schema([])), pa.table({}), 0, 0, events=events)
 
 
 def match_whole(
@@ -144,7 +146,7 @@ def deliveries(front: Front, stimuli: Iterable[Stimulus]) -> Iterator[Deliver]:
         for message in front.step(stimulus):
             if isinstance(message, Deliver):
                 yield message
-                front.step(Delivered(message.instance, replace(_TAKEN, events=message.size)))
+                front.step(Delivered(message.instance, _taken(message.size)))
 
 
 def whole_delivery(spec: OperatorSpec, rows: pa.Table) -> Deliver:
