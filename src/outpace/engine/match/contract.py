@@ -241,7 +241,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class Pace:
-    """How much compiled code does before Python has the floor, and what is told then.
+    """How much compiled code does before Python has the floor, and who hears of it then.
 
     Only while Python has the floor a signal such as Ctrl-C can end the work.
     """

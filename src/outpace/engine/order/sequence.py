@@ -78,7 +78,7 @@ class SequenceOrder(Order):
         #: Events that are held, by number; when they arrived, and when their time is up.
         self._held = schema.empty_table()
         self._waits = np.zeros((2, 0), np.int64)
-        #: How far the clock has come, and what was told of event time.
+        #: How far the clock has come, and the watermark that the source sent.
         self._now = int(NO_TIME)
         self._promise = int(NO_TIME)
 

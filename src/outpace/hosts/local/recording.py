@@ -43,6 +43,7 @@ from outpace.hosts.local.recorded import Recordable, describe, is_description, r
 from outpace.ingest.log.folder import read_about, write_about
 from outpace.ingest.log.frame import (
     HEADER_BYTES,
+    MAGIC,
     FrameKind,
     LogFrame,
     frame_bytes,
@@ -337,8 +338,10 @@ class StreamRecording:
 
 
 def _ends_in_zeros(reader: SegmentReader, position: int, size: int) -> bool:
-    """Whether a file ends before there is a header, or with zeros that a crash has left."""
+    """Whether a file ends within a header, or with zeros that a crash has left."""
     if size - position < HEADER_BYTES:
-        return True
+        begun = reader.read(position, len(MAGIC)).to_pybytes()
+        if MAGIC.startswith(begun):
+            return True
     pieces = range(position, size, _PIECE_BYTES)
     return not any(any(reader.read(place, _PIECE_BYTES).to_pybytes()) for place in pieces)

@@ -242,7 +242,7 @@ def _send_apart(course: _Course, sent: dict[str, list[list[Row]]]) -> None:
 
 
 def _send_together(course: _Course, sent: dict[str, list[list[Row]]]) -> None:
-    """Let pieces of all sources come in common batches, with what is told of the time of all."""
+    """Let pieces of all sources come in common batches, with the watermark of all."""
     random, model = course.random, course.model
     left = {name: deque(parts) for name, parts in sent.items()}
     while any(left.values()):
@@ -255,7 +255,7 @@ def _send_together(course: _Course, sent: dict[str, list[list[Row]]]) -> None:
 
 
 def _told(random: Random, model: SourcesModel, later: Iterable[list[Row]]) -> int:
-    """Return what is told of time: mostly what is true of the rows to come, or nothing."""
+    """Return a watermark that is sent: mostly one that is true of the rows to come, or none."""
     if random.random() < 0.6:
         return int(NO_TIME)
     table = model.table([row for rows in later for row in rows])

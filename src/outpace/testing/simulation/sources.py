@@ -85,7 +85,7 @@ class SourcesModel:
         return len(self._gone), self.time
 
     def push(self, name: str, rows: list[Row], arrival: int, told: int) -> None:
-        """Take rows of a source, and what is told with them."""
+        """Take rows of a source, and the watermark that comes with them."""
         source = self._open[name]
         for at, own in self._moments(rows, arrival):
             self._speak({name} if own else set(), at)
@@ -95,7 +95,7 @@ class SourcesModel:
         self._pass_on()
 
     def push_together(self, parts: Mapping[str, list[Row]], arrival: int, told: int) -> None:
-        """Take rows of several sources, and what is told of the time of all."""
+        """Take rows of several sources, and the watermark of all."""
         due = self.timer
         fires = due is not None and due <= arrival
         if fires and not self.is_patient:

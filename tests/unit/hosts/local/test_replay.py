@@ -533,6 +533,21 @@ def test_a_torn_end_is_told(
     assert [step.number for step in steps] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("place", [0, 3])
+def test_a_few_bytes_of_something_else_are_no_torn_end(
+    recorded: Path, tmp_path: Path, place: int
+) -> None:
+    end = [0, *frame_ends(recorded)][place]
+
+    def write(content: bytearray) -> None:
+        content[end:] = b"hello"
+
+    steps = op.replay(damaged(recorded, str(tmp_path), write, "steps"))
+    with pytest.raises(StateError, match="damaged") as caught:
+        list(steps)
+    assert f"byte {end}," in str(caught.value)
+
+
 @examples(60)
 @given(st.data())
 def test_a_changed_description_is_refused(recorded: Path, data: st.DataObject) -> None:
