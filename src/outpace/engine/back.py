@@ -87,7 +87,12 @@ class Back(Stateful):
 
     def __init__(self, spec: OperatorSpec) -> None:
         self._spec, count = spec, spec.instances or 1
-        self._merger = Merger(spec.found_columns, count, distinct=spec.finds_again)
+        self._merger = Merger(
+            spec.found_columns,
+            count,
+            distinct=spec.finds_again,
+            keyed=spec.windows is not None and spec.windows.keyed,
+        )
         #: For each instance the deliveries whose answers are due, and the marks between them.
         self._due: list[deque[_Due]] = [deque() for _ in range(count)]
         #: What came out within the horizon, where late events correct it, and backs as they stood.

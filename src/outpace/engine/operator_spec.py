@@ -67,7 +67,7 @@ class OperatorSpec:
         Whether partial matches that WITHIN ended are wanted as well.
     forgets
         Whether partitions without open windows are forgotten, where nothing that is shown counts
-        their events or windows. Then what different keys have at the same time comes in any order.
+        their events or windows.
     checked
         Whether rows that go back are refused, where they come in order; needless where the host has
         put them in order.

@@ -32,10 +32,10 @@ _TRIM: Final = range(-1, NATURAL.stop)
 #: What its bytes begin with: a name, a version, and the checksum of the rest.
 _FRAME: Final = struct.Struct("<7sBI")
 _MAGIC: Final = b"OUTSAVE"
-_VERSION: Final = 1
+_VERSION: Final = 2
 #: The rest, which is packed: query, whether there is a seed and its parts, trim, what is settled,
 #: at, turn, then how many ends skip ranges have in which width, and the bytes of the sources.
-_NUMBERS: Final = struct.Struct("<16s?10qI3sI")
+_NUMBERS: Final = struct.Struct("<16s?12qI3sI")
 #: The names that are in most savepoints, so that they take next to no room when it is packed.
 _USUAL: Final = (
     b'"columns":{"windows":"<i2"}}],"parts":{}}}},"held":"places":{"place":"number":"number":"|i1"'
@@ -55,8 +55,9 @@ _USUAL: Final = (
 class MatchPlace(NamedTuple):
     """The place of a match in the order of all; its number is `event:window`, see `WindowMatches`.
 
-    Time may pass several times before the same event: the turn tells the matches of each apart, as
-    windows of other partitions have numbers of their own. It is 0 where an event completed a match.
+    Time may pass several times before the same event: the turn tells the matches of each apart. It
+    is 0 where an event completed a match. In a turn the order is that of windows, or what stands
+    for their numbers there, and where there are partitions of the starts of their first matches.
 
     Examples
     --------
@@ -67,7 +68,9 @@ class MatchPlace(NamedTuple):
     event: int
     phase: int
     turn: int
-    window: int
+    order: int
+    start: int = 0
+    window: int = 0
     partition: int = 0
 
 
@@ -80,7 +83,7 @@ def is_behind(places: Integers, last: MatchPlace) -> Booleans:
 
     Examples
     --------
-    >>> places = np.array([[3, 3], [1, 1], [0, 0], [0, 2], [0, 0]])
+    >>> places = np.array([[3, 3], [1, 1], [0, 0], [0, 2], [0, 0], [0, 2], [0, 0]])
     >>> is_behind(places, MatchPlace(3, 1, 0, 1)).tolist()
     [False, True]
     """
@@ -193,7 +196,7 @@ class Savepoint:
             if parted is None or len(parted) != 2:
                 raise StateError(f"settled is the number x:y of a match, not {shown(settled)}")
             x, y = (a_whole_number(one, "a part of settled", error=StateError) for one in parted)
-            place = MatchPlace(x, 1, 0, y)
+            place = MatchPlace(x, 1, 0, y, window=y)
         an_instance(content, bytes | bytearray | memoryview, "content in bytes", error=StateError)
         own = State({}, [pa.table({"own": pa.array([bytes(content)], pa.binary())})])
         named_by = own_identity(a_text(operator, "the name of an operator", error=StateError))

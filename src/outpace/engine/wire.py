@@ -288,7 +288,7 @@ def write_answer(answer: Answer) -> bytes:
     matches, table, timed_out, ids, numbers = answer.matches, b"", b"", b"", b""
     if len(matches):
         table, ids = write_table(matches.table), matches.ids.words.astype("<u8").tobytes()
-        keys = matches.event, matches.phase, matches.window, matches.partition
+        keys = matches.event, matches.phase, matches.window, matches.partition, matches.turns
         columns = [np.diff(matches.offsets), *keys, matches.ids.start]
         columns += [] if matches.found is None else [matches.found]
         numbers = _write_columns(len(matches), columns)
@@ -309,14 +309,15 @@ def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
     matches = WindowMatches.none(output)
     if len(numbers):
         count, columns = _read_columns(numbers)
-        sizes, event, phase, window, partition, start, *found = (
+        sizes, event, phase, window, partition, turn, start, *found = (
             column.of(rising(0, count)) if isinstance(column, Linear) else column
             for column in columns
         )
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         ids = MatchIds(start, np.frombuffer(words, "<u8").reshape(-1, 2))
         rows = read_table(table)
-        matches = WindowMatches(rows, offsets, event, phase, window, partition, lambda: ids)
+        order = event, phase, window, partition
+        matches = WindowMatches(rows, offsets, *order, lambda: ids, turn=turn)
         matches = matches.found_by(found[0]) if found else matches
     forgotten, seen = (np.frombuffer(line, "<i8").astype(np.int64) for line in idle)
     return Answer(

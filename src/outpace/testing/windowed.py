@@ -23,6 +23,7 @@ from outpace.engine.match.twin import make_twin
 from outpace.engine.rows.times import as_integers
 from outpace.pattern.bind.windows import ByCount, BySession, ByTime, bind_windows
 from outpace.pattern.query import Query
+from outpace.pattern.windows import SessionWindows
 
 
 @dataclass(frozen=True)
@@ -77,17 +78,36 @@ def windowed_matches(
         The windows, and who is in which.
     """
     task = prepare(replace(query, windows=None), stream.schema)
-    found = [match for window in windows for match in matches_in(task, stream, window)]
-    found.sort(key=lambda match: (match.event, match.phase, match.window, match.partition))
-    if query.duplicates:
-        return found
-    seen: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
-    once = []
-    for match in found:
-        if (match.start, match.taken) not in seen:
-            seen.add((match.start, match.taken))
-            once.append(match)
-    return once
+    found = []
+    for window in windows:
+        turn = _turn(query, stream, window)
+        found += [(match, turn) for match in matches_in(task, stream, window)]
+    found.sort(key=lambda one: (one[0].event, one[0].phase, one[0].window))
+    if not query.duplicates:
+        seen: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
+        every, found = found, []
+        for match, turn in every:
+            if (match.start, match.taken) not in seen:
+                seen.add((match.start, match.taken))
+                found.append((match, turn))
+    # Those of a window stay together, behind the start of its first one.
+    starts: dict[tuple[int, int, int, int], int] = {}
+    for match, _ in found:
+        starts.setdefault((match.event, match.phase, match.window, match.partition), match.start)
+
+    def order(one: tuple[WindowMatch, int]) -> tuple[int, ...]:
+        match, turn = one
+        window = match.event, match.phase, match.window, match.partition
+        return match.event, match.phase, turn, starts[window]
+
+    return [match for match, _ in sorted(found, key=order)]
+
+
+def _turn(query: Query, stream: pa.Table, window: CutWindow) -> int:
+    """Return what orders windows that close together: sessions close after their last events."""
+    if isinstance(query.windows, SessionWindows):
+        return _times(query, stream)[window.rows[-1]]
+    return window.number
 
 
 def matches_in(task: Task, stream: pa.Table, window: CutWindow) -> list[WindowMatch]:
@@ -148,16 +168,21 @@ def drifted_rows(
         The windows that are split, which hold LOW, MIDDLE and HIGH.
     """
     task = prepare(replace(query, windows=None, drift=None, numbered=False), stream.schema)
-    order = sorted(
-        windows,
-        key=lambda w: (w.closed_at, w.closed_at in w.rows, w.number, w.partition),
-    )
-    return [row for window in order for row in _rows_of(query, task, stream, window)]
+    found = []
+    for window in windows:
+        rows = list(_rows_of(query, task, stream, window))
+        if rows:
+            turn, start = _turn(query, stream, window), rows[0][0]
+            place = window.closed_at, window.closed_at in window.rows, turn, start
+            found.append((place, [row for _, row in rows]))
+    found.sort(key=lambda one: one[0])
+    return [row for _, rows in found for row in rows]
 
 
 def _rows_of(
     query: Query, task: Task, stream: pa.Table, window: CutWindow
-) -> Iterator[dict[str, object]]:
+) -> Iterator[tuple[int, dict[str, object]]]:
+    """Yield the rows of a window, each with the first event that LOW, MIDDLE or HIGH matched."""
     for three in _threes(query, stream, window):
         found = [matches_in(task, stream, replace(window, rows=rows)) for rows in three]
         there = [match[0].output[0] for match in found if match]
@@ -173,7 +198,7 @@ def _rows_of(
         if query.numbered:
             row["match_event"], row["window"] = window.closed_at, window.number
             row["window_start"], row["window_end"] = _bounds(query, stream, window, three[1])
-        yield row
+        yield min(match[0].start for match in found if match), row
 
 
 def _threes(query: Query, stream: pa.Table, window: CutWindow) -> Iterator[_Three]:

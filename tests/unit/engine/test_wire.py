@@ -160,6 +160,7 @@ def answers(draw: st.DrawFn) -> Answer:
         *(draw(integers(size)) for _ in range(4)),
         lambda: ids,
         draw(st.sampled_from([1, -1])),
+        turn=draw(integers(size)) if size else None,
     )
     timed_out = pa.table({}) if draw(st.booleans()) else draw(tables(2))
     promises = [draw(any_integer) for _ in range(3)], [draw(naturals) for _ in range(2)]

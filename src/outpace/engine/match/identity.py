@@ -153,7 +153,7 @@ def row_ids(
     start_time: Integers,
     number: Integers,
     given: Integers,
-    event: Integers,
+    start: Integers,
 ) -> MatchIds:
     """Return what tells rows of a user-defined operator apart.
 
@@ -163,14 +163,14 @@ def row_ids(
         The query.
     keys, start_time, number, given
         For each row the columns of its key, its window, and how many rows this gave before.
-    event
-        The event that it was given by.
+    start
+        The arrival number of the first event of its window.
     """
-    words = np.tile(query_words(query), (len(event), 1))
+    words = np.tile(query_words(query), (len(start), 1))
     places = [_window_words(query, start_time, number), given.view(np.uint64)]
     for known in [key_hashes(keys), *places] if keys else places:
         words = _mixed(words ^ known[:, None])
-    return MatchIds(event, words)
+    return MatchIds(start, words)
 
 
 def _window_words(query: Query, start_time: Integers, number: Integers) -> Unsigned:

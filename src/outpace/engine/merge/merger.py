@@ -2,9 +2,9 @@
 
 An instance gives its matches in order, and with them two promises: no later match has a number x
 below its frontier, and none starts before its horizon. Matches below the frontiers of all are
-complete and come out, ordered by x, phase, window and partition. A match that windows of different
-instances found comes out for the first of them: the matches that came out are remembered as an
-instance remembers its own (`outpace.engine.window_match.repeats`).
+complete and come out, in their total order (`outpace.engine.window_match.result`). A match that
+windows of different instances found comes out for the first of them: the matches that came out are
+remembered as an instance remembers its own (`outpace.engine.window_match.repeats`).
 
 Memory: the matches between the slowest frontier and the fastest, and what tells apart at most twice
 those that came out and start behind the slowest horizon. Paper: SPACE (Amann 2018) 2.3.4 and 3.1.5.
@@ -38,12 +38,17 @@ class Merger(Stateful):
     distinct
         Drop matches that a window has found before. Not needed where no two instances have windows
         with events in common, as an instance drops its own.
+    keyed
+        Whether windows of several partitions may close together.
     """
 
     CHANGED = ("_waiting", "_frontiers", "_horizons", "_known")
 
-    def __init__(self, schema: pa.Schema, instances: int, *, distinct: bool) -> None:
+    def __init__(
+        self, schema: pa.Schema, instances: int, *, distinct: bool, keyed: bool = False
+    ) -> None:
         self._schema = schema
+        self._keyed = keyed
         self._nothing = WindowMatches.none(schema)
         self._distinct = distinct
         #: For each instance the parts that wait, each with the earliest start in it.
@@ -160,7 +165,7 @@ class Merger(Stateful):
             matches = self._known.new(matches)
             none = _rows(0, 0)
             self._known.remember(matches, none, none, elsewhere=self._horizon())
-        return matches
+        return matches.by_starts() if self._keyed else matches
 
     def _horizon(self) -> int:
         """Return the first event that a match which comes later may start with."""

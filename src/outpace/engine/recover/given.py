@@ -3,18 +3,23 @@
 A live match is one of a window that a replay opens, so that it gives the match again. Matches come
 out in one order, so places are found by halving, and adding matches costs nothing.
 
-Memory: five integers for each match.
+Memory: seven integers for each match.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import numpy as np
 
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.savepoint import MatchPlace, is_behind
 from outpace.engine.snapshot import Stateful
+
+#: Where places have the window and its partition.
+_WINDOW: Final = MatchPlace._fields.index("window")
+_PARTITION: Final = MatchPlace._fields.index("partition")
 
 
 class GivenPlaces(Stateful):
@@ -23,10 +28,11 @@ class GivenPlaces(Stateful):
     Examples
     --------
     >>> given = GivenPlaces()
-    >>> given.add(np.array([[3, 3, 5], [1, 1, 1], [0, 0, 0], [0, 1, 1], [0, 0, 0]]))
-    >>> given.find(3, 1), given.after(MatchPlace(3, 1, 0, 1))
-    (MatchPlace(event=3, phase=1, turn=0, window=1, partition=0),
-     MatchPlace(event=5, phase=1, turn=0, window=1, partition=0))
+    >>> window, none = [0, 1, 1], [0, 0, 0]
+    >>> given.add(np.array([[3, 3, 5], [1, 1, 1], none, window, none, window, none]))
+    >>> last = given.find(3, 1)
+    >>> last.event, last.window, given.after(last).event
+    (3, 1, 5)
     """
 
     CHANGED = ("_parts",)
@@ -53,7 +59,7 @@ class GivenPlaces(Stateful):
         """Return the last place of a number; None where it is not known."""
         found = None
         for part, low, high in self._at(x):
-            own = np.flatnonzero(part[3, low:high] == y)
+            own = np.flatnonzero(part[_WINDOW, low:high] == y)
             if len(own):
                 found = _place(part, low + int(own[-1]))
         return found
@@ -97,7 +103,7 @@ class GivenPlaces(Stateful):
         places = np.concatenate(tails, axis=1)
         wanted = is_behind(places, settled)
         if is_live is not None:
-            wanted |= is_live(places[4], places[3])
+            wanted |= is_live(places[_PARTITION], places[_WINDOW])
         places = places[:, wanted]
         self._parts = [places] if places.shape[1] else []
 

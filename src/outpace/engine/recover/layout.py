@@ -41,10 +41,13 @@ class WindowLayout(Stateful):
     every
         Whether each window gives its matches, also those that another window has given. Where it
         does not, windows that share events with those of use are kept, as they may have given them.
+    by_time
+        Whether matches of windows that close together are in the order of the windows' ends, not of
+        their numbers.
     """
 
-    def __init__(self, *, keyed: bool, every: bool) -> None:
-        self._keyed, self._every = keyed, every
+    def __init__(self, *, keyed: bool, every: bool, by_time: bool = False) -> None:
+        self._keyed, self._every, self._by_time = keyed, every, by_time
         self._windows = np.zeros((len(_COLUMNS), 0), np.int64)
 
     def __len__(self) -> int:
@@ -79,12 +82,16 @@ class WindowLayout(Stateful):
 
     def drop(self, settled: MatchPlace) -> None:
         """Drop the windows whose last match could not come behind a place."""
-        partition, number, _, last, _, _, closed_at, turn = self._windows
+        partition, number, _, last, _, end_time, closed_at, turn = self._windows
         if not (last != OPEN).any():
             return
         # What came behind the last event closed the window, or that event did.
         phase = np.where(last < closed_at, CLOSING, COMPLETING)
-        ends = np.stack([closed_at, phase, np.where(phase == CLOSING, turn, 0), number, partition])
+        turn = np.where(phase == CLOSING, turn, 0)
+        # Which of several partitions comes first is known of matches alone.
+        start = np.full(len(self), OPEN if self._keyed else 0)
+        order = end_time if self._by_time else number
+        ends = np.stack([closed_at, phase, turn, order, start, number, partition])
         dead = (last != OPEN) & ~is_behind(ends, settled)
         if not self._every and dead.any():
             dead &= last < self._first_of(~dead)[partition]

@@ -12,7 +12,7 @@ stands. A replay begins with the first event of these. Without windows a search 
 so a savepoint says where the searches stood when the last match that was acknowledged came out or
 before, and which rows they held, as numbers of events.
 
-Memory: that of the operator, of the layout of windows and of the events needed; five integers for
+Memory: that of the operator, of the layout of windows and of the events needed; seven integers for
 each match that is not acknowledged or lies in a live window; without windows a snapshot.
 Paper: Lima et al., sections II and III.
 """
@@ -66,6 +66,7 @@ from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatche
 from outpace.engine.wire import event_ids
 from outpace.errors import DataError, StateError, UnsupportedError, missing_column
 from outpace.pattern.disorder import Late
+from outpace.pattern.windows import SessionWindows
 
 
 class RecoverableOperator(WholeOperator):
@@ -105,7 +106,8 @@ class RecoverableOperator(WholeOperator):
         self._layout: WindowLayout | None = None
         if spec.windows is not None:
             every = spec.query.duplicates or spec.task is None
-            self._layout = WindowLayout(keyed=self._keyed, every=every)
+            by_time = isinstance(spec.query.windows, SessionWindows)
+            self._layout = WindowLayout(keyed=self._keyed, every=every, by_time=by_time)
         self._needed = NeededEvents()
         #: The matches that came out, of live windows or not acknowledged.
         self._given = GivenPlaces()
@@ -226,7 +228,7 @@ class RecoverableOperator(WholeOperator):
             settled = first._replace(partition=first.partition - 1)
         else:
             # Matches that come are made final by later events, or by time.
-            settled = MatchPlace(self.front.arrived - 1, COMPLETING, OPEN, OPEN, OPEN)
+            settled = MatchPlace(self.front.arrived - 1, COMPLETING, *[OPEN] * 5)
         self._settled = max(settled, done)
         if self._layout is not None:
             return self._save_windows(self._layout)
@@ -339,9 +341,13 @@ class RecoverableOperator(WholeOperator):
 
     def _places(self, matches: WindowMatches, turn: int | Integers) -> Integers:
         """Return the places of matches that came out in a turn; rows are what `MatchPlace` has."""
-        event, phase, window = matches.event, matches.phase, matches.window
-        turns = np.where(phase == CLOSING, turn, 0)
-        return np.stack([event, phase, turns, window, matches.partition])
+        window, partition = matches.window, matches.partition
+        starts = partition
+        if self._layout is not None:
+            starts = matches.first_starts() if self._keyed else np.zeros_like(partition)
+        turns = np.where(matches.phase == CLOSING, turn, 0)
+        order = matches.turns, starts, window, partition
+        return np.stack([matches.event, matches.phase, turns, *order])
 
     def _unsettled(self, matches: WindowMatches, places: Integers) -> WindowMatches:
         """Return matches without those that are settled."""

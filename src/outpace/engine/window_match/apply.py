@@ -40,7 +40,13 @@ from outpace.engine.state import (
 )
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.open_windows import require_same
-from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches, with_numbers
+from outpace.engine.window_match.result import (
+    CLOSING,
+    COMPLETING,
+    WindowMatches,
+    turns_of,
+    with_numbers,
+)
 from outpace.errors import DataError, MatchError, OutpaceError, StateError
 from outpace.pattern.bind.query import bind_operator
 from outpace.pattern.bound import NUMBERING, BoundQuery
@@ -109,7 +115,10 @@ def _joined(names: Sequence[str], pieces: Sequence[Mapping[str, Sequence[object]
 
 
 #: What a saved state knows of an open window.
-_PLACES: Final = ("partition", "number", "first", "start_time", "end_time", "last", "given")
+_PLACES: Final = (
+    *("partition", "number", "first", "start_time", "end_time", "begun_at"),
+    *("last", "given"),
+)
 
 
 @dataclass
@@ -122,6 +131,7 @@ class _OpenWindow:
     first: int
     start_time: int
     end_time: int
+    begun_at: int
     key: tuple[object, ...]
     last: int = -1
     given: int = 0
@@ -136,6 +146,10 @@ class EventGroup:
     arrival: Integers
     _events: list[dict[str, object]] = field(default_factory=list)
 
+    def arrival_of(self, ordinal: int) -> int:
+        """Return the arrival of an event."""
+        return int(self.arrival[np.searchsorted(self.ordinal, ordinal)])
+
     def events(self, low: int, high: int) -> list[dict[str, object]]:
         """Return rows as dictionaries, which are made once for all windows."""
         if not self._events:
@@ -145,7 +159,10 @@ class EventGroup:
 
 @dataclass(frozen=True)
 class RowPlaces:
-    """For each row that an operator gave: event and phase, its window, how many it gave before."""
+    """For each row that an operator gave: event and phase, its window, how many it gave before.
+
+    `begun_at` is the arrival of the window's first event.
+    """
 
     event: Integers
     phase: Integers
@@ -153,6 +170,7 @@ class RowPlaces:
     partition: Integers
     start_time: Integers
     end_time: Integers
+    begun_at: Integers
     given: Integers
 
 
@@ -276,9 +294,10 @@ class AppliedOperator(Stateful, ABC):
 
         def identify() -> MatchIds:
             window = each.start_time, each.number
-            return row_ids(self.bound.query, known, *window, each.given, each.event)
+            return row_ids(self.bound.query, known, *window, each.given, each.begun_at)
 
-        return WindowMatches(table, offsets, *order, identify).ordered()
+        turn = turns_of(self.bound.query, each.end_time)
+        return WindowMatches(table, offsets, *order, identify, turn=turn).ordered()
 
     def _key_columns(self, keys: Sequence[tuple[object, ...]]) -> pa.Table:
         """Return keys, and a column without values where there may be no key."""
@@ -351,6 +370,7 @@ class WindowedApply(AppliedOperator):
         names = self.bound.partition_by
         partitions = NATURAL if taken is None else range(len(taken))
         bounds = {"partition": partitions, "first": NATURAL, "last": range(-1, NATURAL.stop)}
+        bounds["begun_at"] = NATURAL
         read = integers(places, **{name: bounds.get(name, ANY) for name in _PLACES})
         states = parts(places, places.num_rows, "state")
         for kept, key, *place in zip(states, keys.to_pylist(), *read, strict=True):
@@ -394,7 +414,8 @@ class WindowedApply(AppliedOperator):
                 keys[partition] = self._key_of(groups[partition].rows)
             with operator_errors(self.bound, None, keys[partition], number):
                 operator = self._make()
-            window = _OpenWindow(operator, *place, keys[partition])
+            begun_at = groups[partition].arrival_of(place[2])
+            window = _OpenWindow(operator, *place, begun_at, keys[partition])
             self._open.setdefault(partition, {})[number] = window
 
     def _fed(self, window: _OpenWindow, group: EventGroup, stop: int | None) -> Iterator[_Piece]:
@@ -472,6 +493,7 @@ class WindowedApply(AppliedOperator):
                 each([window.partition for window in windows]),
                 each([window.start_time for window in windows]),
                 each([window.end_time for window in windows]),
+                each([window.begun_at for window in windows]),
                 np.concatenate([np.arange(len(piece.event)) + piece.number for piece in pieces]),
             ),
         )

@@ -101,6 +101,7 @@ class SharedApply(AppliedOperator):
             name: np.concatenate([_NOTHING, *(one.windows[name] for one in served)])
             for name in _KNOWN
         }
+        known["begun_at"] = np.concatenate([_NOTHING, *(one.windows.begun_at for one in served)])
         known["given"] = np.concatenate(
             [_NOTHING, *(one.windows.given(one.windows["number"]) for one in served)]
         )
@@ -119,7 +120,7 @@ class SharedApply(AppliedOperator):
         partitions = NATURAL if taken is None else range(len(taken))
         partition, counts = integers(states, partition=partitions, windows=range(1, NATURAL.stop))
         windows = saved_windows(known)
-        (given,) = integers(known, given=NATURAL)
+        begun_at, given = integers(known, begun_at=NATURAL, given=NATURAL)
         require(len(np.unique(partition)) == len(partition), "a partition is there twice")
         require(int(counts.sum()) == known.num_rows, "windows are missing")
         require((windows.partition == np.repeat(partition, counts)).all(), "windows are missing")
@@ -132,7 +133,7 @@ class SharedApply(AppliedOperator):
         ):
             mine = _OpenWindows()
             some = slice(ends[place] - counts[place], ends[place])
-            mine.add(part_windows(windows, some))
+            mine.add(part_windows(windows, some), begun_at[some])
             began = given[some] > 0
             mine.give(windows.number[some][began], given[some][began] - 1)
             self._served[int(partition[place])] = _ServedPartition(
@@ -195,11 +196,12 @@ class SharedApply(AppliedOperator):
             served = self._served[partition] = _ServedPartition(operator, key, _OpenWindows())
         opened, closed = split.opened, split.closed
         windows = served.windows
-        windows.add(opened)
+        opening = _rows(group, opened.first)
+        windows.add(opened, group.arrival[opening])
         block = WindowBlock(
             group.rows,
             opened.number,
-            _rows(group, opened.first),
+            opening,
             closed.number,
             _rows(group, closed.stop),
         )
@@ -243,6 +245,7 @@ class SharedApply(AppliedOperator):
                 where,
                 closed.start_time[at],
                 closed.end_time[at],
+                windows.begun(number),
                 given + windows.given(number),
             )
         rows = self._column(result, result.event, "event")
@@ -255,7 +258,8 @@ class SharedApply(AppliedOperator):
         start, end = (windows[name][at] for name in ("start_time", "end_time"))
         given += windows.given(number)
         windows.give(number, given)
-        return RowPlaces(group.arrival[rows], phase, number, where, start, end, given)
+        event, begun_at = group.arrival[rows], windows.begun_at[at]
+        return RowPlaces(event, phase, number, where, start, end, begun_at, given)
 
     def _column(self, result: WindowRows, values: object, name: str) -> Integers:
         """Return what is said of each row as integers, one for each."""
@@ -290,17 +294,36 @@ class _GivenRows:
     places: RowPlaces
 
 
+@dataclass(frozen=True)
+class _WindowPiece:
+    """Windows that opened one after the other, and the arrival of the first event of each."""
+
+    windows: Windows
+    begun_at: Integers
+
+    def __len__(self) -> int:
+        return len(self.begun_at)
+
+    def part(self, at: Integers | slice) -> _WindowPiece:
+        return _WindowPiece(part_windows(self.windows, at), self.begun_at[at])
+
+    def joined(self, other: _WindowPiece) -> _WindowPiece:
+        begun_at = np.concatenate([self.begun_at, other.begun_at])
+        return _WindowPiece(joined_windows(self.windows, other.windows), begun_at)
+
+
 class _OpenWindows(Stateful):
     """The open windows of a partition, in the order in which they opened, by rising numbers.
 
-    They are kept as they come, short ones together: what follows from numbers takes no room.
-    Windows that close in the order in which they opened leave at the beginning.
+    They are kept as they come, short ones together: what follows from numbers takes no room, but
+    for the arrival of the first event of each. Windows that close in the order in which they opened
+    leave at the beginning.
     """
 
     CHANGED = ("_pieces", "_given")
 
     def __init__(self) -> None:
-        self._pieces: deque[Windows] = deque()
+        self._pieces: deque[_WindowPiece] = deque()
         self._size = 0
         #: How many rows windows gave that are still open; none for most.
         self._given: dict[int, int] = {}
@@ -309,16 +332,29 @@ class _OpenWindows(Stateful):
         return self._size
 
     def __getitem__(self, name: str) -> Integers:
-        return np.concatenate([_NOTHING, *(getattr(piece, name) for piece in self._pieces)])
+        columns = (getattr(piece.windows, name) for piece in self._pieces)
+        return np.concatenate([_NOTHING, *columns])
 
-    def add(self, windows: Windows) -> None:
-        """Add windows that open."""
+    @property
+    def begun_at(self) -> Integers:
+        """The arrival of the first event of each."""
+        return np.concatenate([_NOTHING, *(piece.begun_at for piece in self._pieces)])
+
+    def begun(self, number: Integers) -> Integers:
+        """Return the arrival of the first event of some of them."""
+        at = _found(self["number"], number)
+        require(at is not None, "windows are missing")
+        return self.begun_at[at]
+
+    def add(self, windows: Windows, begun_at: Integers) -> None:
+        """Add windows that open, with the arrival of the first event of each."""
         if not len(windows):
             return
-        self._size += len(windows)
-        if self._pieces and len(self._pieces[-1]) + len(windows) <= _SHORT:
-            windows = joined_windows(self._pieces.pop(), windows)
-        self._pieces.append(windows)
+        piece = _WindowPiece(windows, begun_at)
+        self._size += len(piece)
+        if self._pieces and len(self._pieces[-1]) + len(piece) <= _SHORT:
+            piece = self._pieces.pop().joined(piece)
+        self._pieces.append(piece)
 
     def given(self, number: Integers) -> Integers:
         """Return how many rows windows gave before."""
@@ -340,20 +376,20 @@ class _OpenWindows(Stateful):
                 self._given.pop(one, None)
         self._size -= count
         highest = int(number.max())
-        leaving: list[Windows] = []
+        leaving: list[_WindowPiece] = []
         while count > 0:
             leaving.append(self._pieces.popleft())
             count -= len(leaving[-1])
         last = leaving[-1]
         if count < 0:
-            self._pieces.appendleft(part_windows(last, slice(len(last) + count, None)))
-            last = leaving[-1] = part_windows(last, slice(0, len(last) + count))
-        if int(last.number[-1]) == highest:
+            self._pieces.appendleft(last.part(slice(len(last) + count, None)))
+            last = leaving[-1] = last.part(slice(0, len(last) + count))
+        if int(last.windows.number[-1]) == highest:
             return
         # Others than the oldest close.
-        all_windows = reduce(joined_windows, [*leaving, *self._pieces])
-        stay = np.flatnonzero(~np.isin(all_windows.number, number))
-        self._pieces = deque([part_windows(all_windows, stay)] if len(stay) else [])
+        whole = reduce(_WindowPiece.joined, [*leaving, *self._pieces])
+        stay = np.flatnonzero(~np.isin(whole.windows.number, number))
+        self._pieces = deque([whole.part(stay)] if len(stay) else [])
 
 
 def _rows(group: EventGroup, ordinal: Integers) -> Integers:

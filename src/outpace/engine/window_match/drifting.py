@@ -28,7 +28,13 @@ from outpace.engine.match.output import match_rows
 from outpace.engine.rows.partition import one_array
 from outpace.engine.split.windows import OPEN, Windows, take_windows
 from outpace.engine.window_match.open_windows import OpenWindows
-from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches, with_numbers
+from outpace.engine.window_match.result import (
+    CLOSING,
+    COMPLETING,
+    WindowMatches,
+    turns_of,
+    with_numbers,
+)
 from outpace.engine.window_match.rows import places
 from outpace.engine.window_match.separate import SeparateWindows
 from outpace.engine.window_match.stretches import Stretches
@@ -121,6 +127,7 @@ class DriftingWindows(SeparateWindows):
                 shown.number,
                 shown.partition,
                 self._identified(ids, lines, shown),
+                turn=turns_of(self._task.bound.query, shown.end_time),
             )
         ]
 

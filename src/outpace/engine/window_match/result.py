@@ -2,7 +2,9 @@
 
 The order is that of x, the event that made a match final; at the same x, a match that the end of a
 window decided comes before one that an event decided, where the event that closed the window lies
-behind it; then that of the window's number y, of the partition, and the order inside the window.
+behind it; then that of the window's number y, of sessions that of the time that closes them; then,
+of windows of different partitions, that of the starts of their first matches; then the order inside
+the window. None of this depends on how the stream is cut, nor on which keys are still known.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.kernels.grouping import ORDERED, UNORDERED, order_runs
 from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.identity import MATCH_ID, MatchIds
@@ -23,9 +25,9 @@ from outpace.engine.match.output import match_rows
 from outpace.engine.rows.partition import column_arrays, gather
 from outpace.engine.state import ANY, NATURAL, integers, require, typed
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.query import RowsPerMatch
+from outpace.pattern.query import Query, RowsPerMatch
 from outpace.pattern.types import is_instant, is_integer
-from outpace.pattern.windows import TimeWindows
+from outpace.pattern.windows import SessionWindows, TimeWindows
 
 #: The phases of one x: windows that close behind their last event, then all else.
 CLOSING, COMPLETING = 0, 1
@@ -39,7 +41,7 @@ _SHARE: Final = 4
 MATCH_NUMBERS: Final = pa.schema(
     [
         *((name, pa.int64()) for name in ("rows", "event", "phase", "window", "partition")),
-        ("start", pa.int64()),
+        *((name, pa.int64()) for name in ("turn", "start")),
         ("id", MATCH_ID),
     ]
 )
@@ -56,7 +58,8 @@ class WindowMatches:
     offsets
         Match m has the table's rows `offsets[m]` up to `offsets[m + 1]`.
     event, phase, window, partition
-        What the matches are ordered by: x, CLOSING or COMPLETING, y, and the partition's number.
+        What the matches are ordered by at first: x, CLOSING or COMPLETING, y, and the partition's
+        number, which `by_starts` does without.
         In a stream without windows, CLOSING is what time or the end made final behind the rows;
         then that time, or 0, stands for the window, and the start for the partition.
     identify
@@ -66,6 +69,9 @@ class WindowMatches:
         rows tell.
     found
         For each, the time before which all that it depends on lies; None where nobody asks.
+    turn
+        What stands for y in the order, where that is not y: of sessions, whose numbers differ from
+        key to key, the time of the last event.
     """
 
     table: pa.Table
@@ -77,11 +83,17 @@ class WindowMatches:
     identify: Callable[[], MatchIds]
     diff: int = 1
     found: Integers | None = None
+    turn: Integers | None = None
 
     @cached_property
     def ids(self) -> MatchIds:
         """What tells the matches from all others; made when it is asked for."""
         return self.identify()
+
+    @property
+    def turns(self) -> Integers:
+        """What orders the matches of one x and phase: y, or what stands for it."""
+        return self.window if self.turn is None else self.turn
 
     def __len__(self) -> int:
         return len(self.event)
@@ -107,19 +119,20 @@ class WindowMatches:
     def numbers(self) -> dict[str, pa.Array]:
         """All but the rows as columns, which `of_numbers` reads."""
         values = (np.diff(self.offsets), self.event, self.phase, self.window, self.partition)
-        columns = [*map(pa.array, (*values, self.ids.start)), self.ids.array]
+        columns = [*map(pa.array, (*values, self.turns, self.ids.start)), self.ids.array]
         return dict(zip(MATCH_NUMBERS.names, columns, strict=True))
 
     @staticmethod
     def of_numbers(numbers: Mapping[str, pa.Array], table: pa.Table) -> WindowMatches:
         """Return the matches with these rows whose numbers are known."""
         *values, written = (numbers[name] for name in MATCH_NUMBERS.names)
-        rows, event, phase, window, partition, start = (
+        rows, event, phase, window, partition, turn, start = (
             np.asarray(value.to_numpy(zero_copy_only=False), np.int64) for value in values
         )
         offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
         ids = MatchIds.of_array(start, written)
-        return WindowMatches(table, offsets, event, phase, window, partition, lambda: ids)
+        order = event, phase, window, partition
+        return WindowMatches(table, offsets, *order, lambda: ids, turn=turn)
 
     @staticmethod
     def of_saved(numbers: pa.Table, table: pa.Table) -> WindowMatches:
@@ -130,6 +143,7 @@ class WindowMatches:
             "rows": range(table.num_rows + 1),
             "phase": range(CLOSING, COMPLETING + 1),
             "window": ANY,
+            "turn": ANY,
         }
         rows, *_ = integers(numbers, **bounds)
         require(rows.sum() == table.num_rows, "matches have other rows")
@@ -165,8 +179,9 @@ class WindowMatches:
         """Return some matches, whose rows are known."""
         known = {"table": table, "event": self.event[own], "diff": self.diff}
         found = None if self.found is None else self.found[own]
+        turn = None if self.turn is None else self.turn[own]
         return LazyMatches(
-            {**known, "found": found, "identify": lambda: self.ids.take(own)},
+            {**known, "found": found, "turn": turn, "identify": lambda: self.ids.take(own)},
             offsets=offsets,
             phase=lambda: self.phase[own],
             window=lambda: self.window[own],
@@ -185,7 +200,7 @@ class WindowMatches:
         """Return the matches with some things that are others."""
         known = {"table": self.table, "diff": self.diff, "found": self.found, "event": self.event}
         return LazyMatches(
-            {**known, **other, "identify": lambda: self.ids},
+            {**known, "turn": self.turn, **other, "identify": lambda: self.ids},
             offsets=lambda: self.offsets,
             phase=lambda: self.phase,
             window=lambda: self.window,
@@ -193,9 +208,35 @@ class WindowMatches:
         )
 
     def ordered(self) -> WindowMatches:
-        """Return the matches in their total order; those of one window stay as they come."""
-        order = in_total_order(self.event, self.phase, self.window, self.partition)
+        """Return the matches by x, phase, turn and partition; those of a window as they come."""
+        order = in_total_order(self.event, self.phase, self.turns, self.partition)
         return self if order is None else self.take(order)
+
+    def by_starts(self) -> WindowMatches:
+        """Return matches that are `ordered` with partitions in an order that needs no numbers.
+
+        Windows of different partitions that have the same turn come in the order of the starts of
+        their first matches. That is known wherever a match is, also where rows that no step can use
+        were left out, or where a partition was forgotten and came again.
+        """
+        together = self._together()
+        if not (together & (np.diff(self.partition, prepend=-1) != 0)).any():
+            return self
+        order = np.lexsort((self.first_starts(), np.cumsum(~together)))
+        return self if bool((np.diff(order) == 1).all()) else self.take(order)
+
+    def first_starts(self) -> Integers:
+        """Return for each match the start of the first one that its window has at the same x."""
+        begins = np.flatnonzero(~self._together() | (np.diff(self.partition, prepend=-1) != 0))
+        return np.repeat(self.ids.start[begins], np.diff(begins, append=len(self)))
+
+    def _together(self) -> Booleans:
+        """Say which matches have x, phase and turn of the one before."""
+        together: Booleans = np.diff(self.event, prepend=-1) == 0
+        if together.any():
+            for key in (self.phase, self.turns):
+                together[1:] &= key[1:] == key[:-1]
+        return together
 
     @staticmethod
     def joined(schema: pa.Schema, parts: Sequence[WindowMatches]) -> WindowMatches:
@@ -210,6 +251,7 @@ class WindowMatches:
                 "table": pa.concat_tables([part.table for part in parts]),
                 "diff": _diff_of(parts),
                 "found": _all_found(parts),
+                "turn": _all_turns(parts),
             },
             **_joining(parts),
         )
@@ -220,7 +262,7 @@ def with_changed_rows(parts: Sequence[WindowMatches], table: pa.Table, diff: int
 
     When they were found is not told.
     """
-    return LazyMatches({"table": table, "diff": diff}, **_joining(parts))
+    return LazyMatches({"table": table, "diff": diff, "turn": _all_turns(parts)}, **_joining(parts))
 
 
 def _joining(parts: Sequence[WindowMatches]) -> dict[str, Callable[[], object]]:
@@ -255,6 +297,13 @@ def _all_found(parts: Sequence[WindowMatches]) -> Integers | None:
     return np.concatenate(found) if found else None
 
 
+def _all_turns(parts: Sequence[WindowMatches]) -> Integers | None:
+    """Return what stands for the numbers of windows in all parts; None where these count."""
+    if all(part.turn is None for part in parts):
+        return None
+    return np.concatenate([part.turns for part in parts])
+
+
 class LazyMatches(WindowMatches):
     """Matches of which some things are made when they are asked for first, by the functions given.
 
@@ -277,6 +326,14 @@ class LazyMatches(WindowMatches):
             raise AttributeError(name)
         value = vars(self)[name] = self._made[name]()
         return value
+
+
+def turns_of(query: Query, end_time: Integers) -> Integers | None:
+    """Return what stands for the numbers of windows in the order of matches; None: these do.
+
+    Sessions of different keys close one after the other, each at its time, whatever its number.
+    """
+    return end_time if isinstance(query.windows, SessionWindows) else None
 
 
 def found_matches(

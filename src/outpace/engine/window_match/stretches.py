@@ -28,6 +28,7 @@ from outpace.engine.window_match.result import (
     COMPLETING,
     WindowMatches,
     rows_of_matches,
+    turns_of,
     with_numbers,
 )
 
@@ -197,6 +198,7 @@ def part_matches(task: Task, part: StretchMatches, windows: Windows) -> WindowMa
         of.number,
         of.partition,
         _identified(task, part, of),
+        turn=turns_of(task.bound.query, of.end_time),
     )
 
 

@@ -22,7 +22,7 @@ from outpace.engine.window_match.result import has_time
 from outpace.pattern.bind.windows import bind_windows
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query, WithinKind
-from outpace.pattern.windows import LandmarkWindows, TimeWindows
+from outpace.pattern.windows import LandmarkWindows, SessionWindows, TimeWindows
 from outpace.testing import oracle
 from outpace.testing.simulation.queries import Holds, QueryCase, Row
 from outpace.testing.windowed import CutWindow, drifted_rows, windowed_matches
@@ -167,11 +167,16 @@ def _applied(query: Query, events: pa.Table) -> list[Row]:
     bound = OperatorSpec(query, events.schema).bound
     keys = _keys(query, events)
     given: list[tuple[tuple[int, int, int, int], Row]] = []
+    times: list[int] | None = None
+    if isinstance(query.windows, SessionWindows):
+        times = as_integers(events[query.order[0].column]).tolist()
     for window in cut_windows(windows, events):
         rows = events.take(pa.array(window.rows, pa.int64()))
         operator = query.operator()
         output = operator.output
         last = window.rows[-1]
+        # Sessions close one after the other, after their last events.
+        turn = window.number if times is None else times[last]
         pieces: list[tuple[int, int, Any]] = []
         if isinstance(operator, EventOperator):
             for own, event in zip(window.rows, rows.to_pylist(), strict=True):
@@ -188,7 +193,7 @@ def _applied(query: Query, events: pa.Table) -> list[Row]:
                 numbers |= {"window_start": shown, "window_end": window.end_time}
             key = dict(zip(query.partitions, keys[window.rows[0]], strict=True))
             for row in fitted_rows(query.name, output, [found]).to_pylist():
-                place = (event, phase, window.number, window.partition)
+                place = (event, phase, turn, window.rows[0])
                 given.append((place, {**key, **row, **numbers}))
     return [row for _, row in sorted(given, key=lambda one: one[0])]
 

@@ -30,7 +30,7 @@ from outpace.pattern.disorder import Late
 from outpace.pattern.expression import MatchId, walk
 from outpace.pattern.operator import EventOperator, Operator
 from outpace.pattern.query import Query, RowsPerMatch, checked_query
-from outpace.pattern.windows import CountWindows, SessionWindows, TimeWindows
+from outpace.pattern.windows import CountWindows
 from outpace.plan.stream import plan_stream
 from outpace.testing.simulation.arrival import (
     END,
@@ -534,9 +534,8 @@ def _simulate_stages(
         check_same("late", [stages.late], [len(arrival.late)])
         return stages.outcome
     _check_truth(scenario, stages.outcome)
-    timed = isinstance(query.windows, SessionWindows | TimeWindows)
-    if query.partitions and (timed or not query.numbered):
-        # Keys are in any order where they are apart, and where time closes their windows at once.
+    if query.partitions and len(plan.stages) == 1 and plan.stages[0].instances > 1:
+        # Keys are in any order where they are apart.
         _check_of_keys(found, expected)
     else:
         _check_matches(query, found, expected)
@@ -596,9 +595,6 @@ def _check_matches(query: Query, found: list[Any], expected: list[Any]) -> None:
             for rows in (found, expected)
         )
         check_same("rows", found, expected)
-    elif query.windows is not None and query.partitions and query.uncertainty is not None:
-        # What time closes at once is in the order in which keys came, or came again.
-        _check_of_keys(found, expected)
     elif query.windows is None and query.partitions:
         for key, rows in _by_key(query, expected).items():
             check_same(f"matches of {key}", _by_key(query, found)[key], rows)

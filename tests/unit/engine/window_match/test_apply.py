@@ -27,7 +27,7 @@ from outpace.engine.window_match.apply_shared import SharedApply
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.pattern import windows as w
-from outpace.pattern.bind.windows import bind_windows
+from outpace.pattern.bind.windows import BySession, bind_windows
 from outpace.testing.windows import windows_by_definition
 
 SCHEMA = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("x", pa.int64())])
@@ -172,7 +172,9 @@ def by_definition(query: op.Query, events: Events) -> list[dict[str, object]]:
         ]
         key = {"key": keys[own[0]]} if windows.keyed else {}
         for place, (event, phase, row) in enumerate(given):
-            order = (event, phase, window.number, window.partition, place)
+            session = isinstance(windows.kind, BySession)
+            turn = window.end_time if session else window.number
+            order = (event, phase, turn, int(own[0]), place)
             numbers = {"match_event": event, "window": window.number}
             found.append((order, {**key, **row, **numbers}))
     found.sort(key=lambda one: one[0])
@@ -222,7 +224,7 @@ def pieces(events: Events, cuts: Iterable[int]) -> Iterator[Events]:
 
 def shown(parts: list[WindowMatches]) -> list[dict[str, object]]:
     names = ("window_start", "window_end")
-    rows = [row for part in parts for row in part.table.to_pylist()]
+    rows = [row for part in parts for row in part.by_starts().table.to_pylist()]
     return [{name: row[name] for name in row if name not in names} for row in rows]
 
 

@@ -223,6 +223,7 @@ def matcher_of(case: Case, **options: int) -> WindowMatcher:
 
 
 def assert_equal(results: list[WindowMatches], expected: list[WindowMatch]) -> None:
+    results = [result.by_starts() for result in results]
     found = [
         (x, phase, y, partition)
         for result in results

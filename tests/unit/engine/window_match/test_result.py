@@ -45,12 +45,14 @@ def test_chosen_matches_have_their_own_rows(sizes: list[int], data: st.DataObjec
     offsets = np.append(0, np.cumsum(sizes))
     rows = pa.table({"row": np.arange(offsets[-1])})
     ids = MatchIds(places, np.stack([places, places], 1).astype(np.uint64))
-    matches = WindowMatches(rows, offsets, places, places, places, places, lambda: ids)
+    order = places, places, places, places
+    matches = WindowMatches(rows, offsets, *order, lambda: ids, turn=places)
     low, high = sorted(data.draw(st.tuples(*[st.integers(0, len(sizes))] * 2)))
     some = st.lists(st.sampled_from(places.tolist()))
     chosen = data.draw(st.just(list(range(low, high))) | some)
     taken = matches.take(np.array(chosen, np.int64))
-    for numbers in (taken.event, taken.phase, taken.window, taken.partition, taken.ids.start):
+    order = taken.event, taken.phase, taken.window, taken.partition, taken.turns
+    for numbers in (*order, taken.ids.start):
         assert numbers.tolist() == chosen
     assert taken.ids.words[:, 1].tolist() == chosen
     shown = np.split(taken.table["row"].to_numpy(), taken.offsets[1:-1]) if chosen else []
