@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from random import Random
 
@@ -26,8 +27,12 @@ def drawn_query(random: Random, name: str) -> op.Query:
     """A query of any kind, with any disorder."""
     pattern, conditions = random.choice(PATTERNS)
     query = op.Query(name).order_by("ts").pattern(pattern).define(**conditions)
-    query = query.measures(times="ARRAY_AGG(ts)", number="MATCH_NUMBER()", id="MATCH_ID()")
-    query = query.within(random.randint(1, 9))
+    measures = {"times": "ARRAY_AGG(ts)", "number": "MATCH_NUMBER()", "id": "MATCH_ID()"}
+    if random.random() < 0.5:
+        del measures["id"]
+    query = query.measures(measures)
+    if random.random() < 0.7 or pattern in ("A -> !B", "A ->> B"):
+        query = query.within(random.randint(1, 9))
     if random.random() < 0.5:
         query = query.partition_by("key")
     if random.random() < 0.3:
@@ -46,6 +51,12 @@ def drawn_query(random: Random, name: str) -> op.Query:
     if settings["late"] not in ("drop", "side"):
         del kinds["early"]
     return query.disorder(kinds[random.choice(list(kinds))](**settings))
+
+
+def drawn_alike(random: Random, query: op.Query, name: str) -> op.Query:
+    """A query as another one, but for conditions on single rows."""
+    low, high = random.randrange(8), random.randrange(8)
+    return replace(query, name=name).define(A=f"v > {low}", B=f"v < {high}")
 
 
 def drawn_pieces(random: Random) -> list[pa.Table]:

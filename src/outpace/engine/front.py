@@ -168,6 +168,16 @@ class Front(Stateful):
         certain = self.intake.order.certain
         return certain if certain == NO_TIME else certain - (self._spec.horizon or 0)
 
+    @property
+    def partitions(self) -> int:
+        """How many partitions are known."""
+        return self._numbers.partitions
+
+    @property
+    def keys(self) -> pa.Table:
+        """The keys of the partitions that are known."""
+        return self._numbers.keys
+
     def counters(self) -> FrontCounters:
         """Return what there was, and what waits; it takes a look at all that is open."""
         return FrontCounters(

@@ -1,10 +1,11 @@
 """Operators of several queries that look at the same events, which are ordered once for all.
 
-    events ──► ids, bits ──► order of all queries that agree on it ──► an operator of each query
+    events ──► ids, bits ──► order of all queries that agree on it ──► operators of queries
                         └──► what is shared by none: an operator with an order of its own
 
 Queries share an order where they are sorted by the same columns and agree on all settings of
-disorder but K of K-slack: different K are a chain. The matches of each query are those that it
+disorder but K of K-slack: different K are a chain. Those that differ in conditions on single rows
+alone share an operator (`outpace.engine.alike`). The matches of each query are those that it
 finds alone.
 
 Memory: that of the operators, and of the events that wait for the largest K of each order.
@@ -37,13 +38,12 @@ from outpace.engine.operator import WholeOperator
 from outpace.engine.order.contract import OrderCounters, ReleasedEvents
 from outpace.engine.shared_order import (
     Failures,
-    GroupMember,
-    SharedBits,
     SharedOrder,
     operator_states,
     restore_operators,
     set_aside,
 )
+from outpace.engine.shared_rows import GroupMember, SharedBits
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, require
 from outpace.errors import DataError, StateError
@@ -89,8 +89,8 @@ class GroupOperator(Stateful):
 
     @property
     def operators(self) -> list[WholeOperator]:
-        """The operators of all queries."""
-        shared = (one for order in self._orders for one in order.operators.values())
+        """The operators of all queries; those that are matched as one have one."""
+        shared = (one for order in self._orders for one in order.operators)
         return [*shared, *self._alone.values()]
 
     @property
@@ -143,8 +143,14 @@ class GroupOperator(Stateful):
         """Return what there was, and what waits."""
         instances = [one.instance for one in self.operators]
         opened = sum(one.open_windows for one in instances)
-        keys = max(one.partitions_kept for one in instances)
+        keys = self.partitions
         return FrontCounters(self.arrived, self.arrived, opened, keys, self.order, (0,), (0,))
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions are known to the query that knows most."""
+        alone = (one.partitions for one in self._alone.values())
+        return max([*(one.partitions for one in self._orders), *alone])
 
     @property
     def order(self) -> OrderCounters:

@@ -114,6 +114,11 @@ class WholeOperator(Stateful):
         """How many events have had their turn."""
         return self.front.arrived
 
+    @property
+    def partitions(self) -> int:
+        """How many partitions are known."""
+        return self.front.partitions
+
     def counters(self) -> FrontCounters:
         """Return what there was, and what waits."""
         return self.front.counters()

@@ -1,33 +1,20 @@
-"""The common part of queries with one order of events: this order, and bits of single rows.
+"""Queries with one order of events: this order, and their operators.
 
-    events with bits ──► order of all that agree on it ──► an operator of each query
-
-A condition that needs only its own row is a bit, which is computed once, however many queries ask
-for it, and rows that no step of a query can use do not reach its operator: they only tell the time.
+events with bits ──► order of all that agree on it ──► an operator of each query
+└──► one of queries that are alike
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Final, TypeAlias
+from dataclasses import replace
+from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.alike import AlikeQueries, shape_of
 from outpace.engine.intake import Intake
-from outpace.engine.match.bits import (
-    BITS,
-    BitTask,
-    bit_columns,
-    columns_read,
-    counts_unused,
-    with_bits,
-)
 from outpace.engine.message import (
     Aside,
     Emit,
@@ -42,194 +29,16 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.chain import SlackChain
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import ReleasedEvents
-from outpace.engine.rows.partition import gather, one_array
-from outpace.engine.rows.rearranged import as_table
+from outpace.engine.shared_rows import GroupMember, SharedBits, SharedRows
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer
 from outpace.engine.window_match.result import WindowMatches
-from outpace.errors import OutpaceError
-from outpace.pattern.bind.disorder import BoundDisorder
-from outpace.pattern.bound import Predicate
-from outpace.pattern.disorder import KSlack, Late
-from outpace.pattern.group import listed_names, naming_query
+from outpace.pattern.disorder import KSlack
+from outpace.pattern.group import listed_names
 from outpace.pattern.query import Query
-
-#: A condition of rows as 0 and 1, or several of them as the bits of bytes.
-Bits: TypeAlias = npt.NDArray[np.uint8]
 
 #: Why queries have failed, by their names.
 Failures: TypeAlias = dict[str, Exception]
-
-_PER_COLUMN: Final = 8
-
-#: The columns of bits that the queries share are named so, followed by their number.
-_SHARED: Final = "__outpace_shared_"
-
-
-@dataclass(frozen=True)
-class GroupMember:
-    """A query that shares an order; `whole` is its operator, were it alone."""
-
-    whole: OperatorSpec
-
-    @property
-    def query(self) -> Query:
-        """The query."""
-        return self.whole.query
-
-    @property
-    def disorder(self) -> BoundDisorder:
-        """How far its events are out of order."""
-        assert self.whole.disorder is not None
-        return self.whole.disorder
-
-    @cached_property
-    def bits(self) -> BitTask:
-        """Its pattern, where rows bring bits."""
-        assert self.whole.task is not None
-        moved = self.disorder.moved(clocks=self.whole.sources is not None)
-        return with_bits(self.whole.task, moved=moved)
-
-    @cached_property
-    def spec(self) -> OperatorSpec:
-        """The operator behind the order: it takes rows as they come, and is told the time."""
-        known = replace(
-            self.whole,
-            schema=self.bits.task.bound.schema,
-            given=self.bits.task,
-            disorder=None,
-            sources=None,
-            checked=False,
-            brings_ids=True,
-        )
-        needed = set(known.events.names)
-        columns = [field for field in known.schema if field.name in needed]
-        return replace(known, schema=pa.schema(columns))
-
-    @cached_property
-    def drops(self) -> bool:
-        """Whether rows that no step can use may be left out; timed-out rows tell their numbers."""
-        whole = self.whole
-        if whole.timeouts or not self.bits.drop_unused:
-            return False
-        return not counts_unused(whole.bound, whole.windows)
-
-    @cached_property
-    def _nothing(self) -> pa.Table:
-        return self.spec.arriving.empty_table()
-
-    @property
-    def ordering(self) -> tuple[object, ...]:
-        """What queries agree on that share an order: its columns, and all settings but K.
-
-        Where sources wait for each other, K counts as well.
-        """
-        bound, value = self.whole.bound, self.disorder.value
-        slack = isinstance(value, KSlack) and value.arrival is None and value.late is not Late.PASS
-        slack = slack and self.whole.sources is None
-        settings = tuple(
-            (name, one) for name, one in self.disorder.settings if not (slack and name == "slack")
-        )
-        sorted_by = bound.order_by, bound.descending, bound.nulls_first
-        return type(value), slack, settings, self.disorder.ties, sorted_by, self.whole.measured
-
-    def rows(self, released: _SharedRows, places: Sequence[tuple[str, int]]) -> pa.Table:
-        """Return the rows that the operator needs, with its bits, which are at these places."""
-        own, chosen = [released.bit(*place) for place in places], None
-        if self.drops and own:
-            chosen = np.flatnonzero(functools.reduce(np.bitwise_or, own).view(np.bool_))
-            if not len(chosen):
-                return self._nothing
-            own = [bit.take(chosen) for bit in own]
-        columns = [
-            pa.array(_packed(own, int(field.name.removeprefix(BITS))))
-            if field.name.startswith(BITS)
-            else gather(released.column(field.name), chosen)
-            for field in self.spec.arriving
-        ]
-        return pa.Table.from_arrays(columns, schema=self.spec.arriving)
-
-
-class SharedBits:
-    """The conditions of all queries, each once, as bits of columns that travel with the events."""
-
-    def __init__(self, members: Iterable[GroupMember]) -> None:
-        self.predicates: list[Predicate] = []
-        #: The first query that has each of them.
-        self._owners: list[Query] = []
-        #: Where each is, by its text: 0.0 and -0.0 are equal, but not the same condition.
-        self._places: dict[str, int] = {}
-        #: How many conditions there are, equal ones counted each time.
-        self.conditions = 0
-        for member in members:
-            with naming_query(member.query):
-                predicates = member.bits.predicates
-            self.conditions += len(predicates)
-            for one in predicates:
-                if (text := repr(one.expression)) not in self._places:
-                    self._places[text] = len(self.predicates)
-                    self.predicates.append(one)
-                    self._owners.append(member.query)
-
-    @property
-    def fields(self) -> list[pa.Field]:
-        """The columns of bits."""
-        count = -(-len(self.predicates) // _PER_COLUMN)
-        return [pa.field(f"{_SHARED}{number}", pa.uint8()) for number in range(count)]
-
-    def added(self, rows: pa.Table) -> pa.Table:
-        """Return rows with all bits."""
-        if not self.predicates:
-            return rows
-        predicates = tuple(self.predicates)
-        columns = {name: one_array(rows.column(name)) for name in columns_read(predicates)}
-        try:
-            computed = bit_columns(predicates, columns, rows.num_rows)
-        except OutpaceError:
-            for one, owner in zip(predicates, self._owners, strict=True):
-                with naming_query(owner):
-                    bit_columns((one,), columns, rows.num_rows)
-            raise
-        for field, column in zip(self.fields, computed.values(), strict=True):
-            rows = rows.append_column(field, column)
-        return rows
-
-    def places(self, task: BitTask) -> list[tuple[str, int]]:
-        """Return the column of each condition of a query, and which bit of it."""
-        places = (
-            divmod(self._places[repr(one.expression)], _PER_COLUMN) for one in task.predicates
-        )
-        return [(f"{_SHARED}{column}", bit) for column, bit in places]
-
-
-class _SharedRows:
-    """Rows that come out of an order, whose columns and bits are made once for all queries."""
-
-    def __init__(self, rows: pa.Table) -> None:
-        self._rows = rows
-        self._columns: dict[str, pa.Array] = {}
-        self._apart: dict[tuple[str, int], Bits] = {}
-
-    def column(self, name: str) -> pa.Array:
-        """Return a column in one piece."""
-        if name not in self._columns:
-            self._columns[name] = one_array(self._rows.column(name))
-        return self._columns[name]
-
-    def bit(self, name: str, number: int) -> Bits:
-        """Return a bit of a column as 0 and 1."""
-        if (name, number) not in self._apart:
-            self._apart[name, number] = (self.column(name).to_numpy() >> number) & 1
-        return self._apart[name, number]
-
-
-def _packed(bits: Sequence[Bits], number: int) -> Bits:
-    """Return the column of bits with a number."""
-    own = bits[number * _PER_COLUMN : (number + 1) * _PER_COLUMN]
-    column = own[0].copy()
-    for bit, values in enumerate(own[1:], start=1):
-        column |= values << bit
-    return column
 
 
 class SharedOrder(Stateful):
@@ -245,10 +54,11 @@ class SharedOrder(Stateful):
         Which one it is, where each of several has events of its own.
     """
 
-    CHANGED = ("intake", "operators")
+    CHANGED = ("intake", "_alike", "_apart")
 
     def __init__(self, members: Sequence[GroupMember], shared: SharedBits, place: int) -> None:
-        self._places = {one.query.name: shared.places(one.bits) for one in members}
+        self._shared = shared
+        self._numbers = {one.query.name: shared.numbers(one.bits) for one in members}
         first = members[0]
         slacks = isinstance(first.disorder.value, KSlack) and first.ordering[1]
         by_slack: dict[int, list[GroupMember]] = {}
@@ -268,25 +78,47 @@ class SharedOrder(Stateful):
         self.intake = Intake(spec, place, order)
         #: How many events have had their turn, with the last that waits for them.
         self.released = 0
-        self.operators = {one.query.name: WholeOperator(one.spec) for one in members}
+        #: Queries that are matched as one, and the operators of those that are not.
+        self._alike = [AlikeQueries(one, shared) for link in self._links for one in _alike(link)]
+        together = {one.query.name for alike in self._alike for one in alike.members}
+        self._apart = {
+            one.query.name: WholeOperator(one.spec)
+            for one in members
+            if one.query.name not in together
+        }
         #: What a query gives that has nothing to say.
-        self._silent = {name: _nothing_found(one.spec) for name, one in self.operators.items()}
+        self._silent = {one.query.name: _nothing_found(one.spec) for one in members}
         self._shown = first.whole.schema.names
+
+    @property
+    def operators(self) -> list[WholeOperator]:
+        """What matches, each of them one query or several."""
+        return [*self._apart.values(), *(one.operator for one in self._alike)]
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions are known to the query that knows most."""
+        alike = (one.partitions for one in self._alike)
+        return max([*(one.partitions for one in self._apart.values()), *alike])
 
     def lines(self) -> list[str]:
         """Say which queries share the order, and how each gets its events."""
         names = listed_names([one.query.name for link in self._links for one in link])
+        alike = [
+            f"  matched as one: {listed_names([one.query.name for one in each.members])}"
+            for each in self._alike
+        ]
         if len(self._links) == 1:
-            return [f"ordered once for {names}: {self._links[0][0].disorder}"]
+            return [f"ordered once for {names}: {self._links[0][0].disorder}", *alike]
         chain = (
             f"  {link[0].disorder}: {listed_names([one.query.name for one in link])}"
             for link in self._links
         )
-        return [f"ordered once for {names}, in a chain", *chain]
+        return [f"ordered once for {names}, in a chain", *chain, *alike]
 
     def goes_on(self, failed: Failures) -> bool:
         """Say whether any of its queries has not failed."""
-        return any(name not in failed for name in self.operators)
+        return any(name not in failed for name in self._silent)
 
     def pass_on(
         self,
@@ -301,25 +133,59 @@ class SharedOrder(Stateful):
         links = released.links or (released,)
         given: list[Instruction] = []
         for link, events, found in zip(self._links, links, set_aside(released), strict=True):
-            rows = _SharedRows(as_table(events.rows))
+            rows = self._shared.released(events.rows)
             aside = [(kind, _without_added(table, self._shown)) for kind, table in found.items()]
+            emits = self._steps_as_one(link, rows, events.watermark, failed, ended=ended)
             for member in (one for one in link if one.query.name not in failed):
                 with noted(member.query):
-                    emit = self._member_step(member, rows, events.watermark, ended=ended)
-                    given += [SetAside(emit.query, *one) for one in aside]
+                    name = member.query.name
+                    if (emit := emits.get(name)) is None:
+                        emit = self._member_step(member, rows, events.watermark, ended=ended)
+                    given += [SetAside(name, *one) for one in aside]
                     given.append(emit)
         return given
+
+    def _steps_as_one(
+        self,
+        link: Sequence[GroupMember],
+        rows: SharedRows,
+        watermark: int,
+        failed: Failures,
+        *,
+        ended: bool,
+    ) -> dict[str, Emit]:
+        """Return what queries of a link give that are matched as one, by their names.
+
+        After an error each of them goes its own way, and the one that it is of is found so.
+        """
+        emits: dict[str, Emit] = {}
+        for alike in [one for one in self._alike if one.members[0] in link]:
+            names = [one.query.name for one in alike.members]
+            going = [number for number, name in enumerate(names) if name not in failed]
+            try:
+                found = alike.step(rows, watermark, going, ended=ended)
+            except Exception:
+                if alike.operator.front.has_lost:
+                    raise
+                self._alike.remove(alike)
+                for number, state in enumerate(alike.states()):
+                    if number in going:
+                        self._apart[names[number]] = WholeOperator(alike.members[number].spec)
+                        self._apart[names[number]].restore(state)
+            else:
+                emits |= {names[n]: _one_emit(one) for n, one in zip(going, found, strict=True)}
+        return emits
 
     def _member_step(
         self,
         member: GroupMember,
-        rows: _SharedRows,
+        rows: SharedRows,
         watermark: int,
         *,
         ended: bool,
     ) -> Emit:
         name = member.query.name
-        operator, own = self.operators[name], member.rows(rows, self._places[name])
+        operator, own = self._apart[name], member.rows(rows, self._numbers[name])
         if not own.num_rows and not ended and operator.instance.is_unmoved(watermark):
             return self._silent[name]
         stimuli: list[Stimulus] = [EventsArrived(own, watermark=watermark)]
@@ -329,16 +195,32 @@ class SharedOrder(Stateful):
 
     def state(self, failed: Failures) -> State:
         """Return all that is kept, but for queries that failed, for `restore`."""
-        return State(
-            {"released": self.released},
-            parts={"intake": self.intake.state(), **operator_states(self.operators, failed)},
-        )
+        parts = {"intake": self.intake.state(), **operator_states(self._apart, failed)}
+        for alike in self._alike:
+            for member, state in zip(alike.members, alike.states(), strict=True):
+                if member.query.name not in failed:
+                    parts[f"of {member.query.name}"] = state
+        return State({"released": self.released}, parts=parts)
 
     def restore(self, state: State, failed: Failures) -> None:
         """Go on from what `state` returned."""
         self.released = integer(state.numbers, "released", NATURAL)
         self.intake.restore(state.part("intake"))
-        restore_operators(self.operators, state, failed)
+        restore_operators(self._apart, state, failed)
+        for alike in self._alike:
+            operators = {one.query.name: WholeOperator(one.spec) for one in alike.members}
+            restore_operators(operators, state, failed)
+            going = enumerate(operators.items())
+            alike.restore({number: one for number, (name, one) in going if name not in failed})
+
+
+def _alike(link: Sequence[GroupMember]) -> list[list[GroupMember]]:
+    """Return the queries of a link that are matched as one, where there are several."""
+    by_shape: dict[str, list[GroupMember]] = {}
+    for member in link:
+        if (shape := shape_of(member)) is not None:
+            by_shape.setdefault(shape, []).append(member)
+    return [one for one in by_shape.values() if len(one) > 1]
 
 
 def set_aside(released: ReleasedEvents) -> list[dict[Aside, pa.Table]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from outpace.ingest.generators import simple_events, stock_events
 from outpace.ingest.source import merged
 from outpace.ingest.workloads import WORKLOADS, events
 from outpace.pattern.disorder import MPKSlack, Sequence, Speculative
+from outpace.pattern.group import group
 from outpace.pattern.join import Join
 from outpace.pattern.notation.parse_expression import parse_expression
 from outpace.pattern.query import Query
@@ -83,6 +85,8 @@ def _reorder(table: pa.Table) -> None:
     query = Query().order_by("ts").pattern("A").define(A="ts < 0")
     for disorder in (MPKSlack(), Sequence("1 s")):
         open_query(query.disorder(disorder)).push(table)
+    alike = [query.define(A=f"type = {number}").disorder(MPKSlack()) for number in range(2)]
+    open_query(group(*(replace(one, name=f"{n}") for n, one in enumerate(alike)))).push(table)
     late = _ROWS // 100
     stream = open_query(query.define(A="type = 0").disorder(Speculative(_ROWS, alpha=0)))
     for piece in (table.slice(late), table.slice(0, late)):

@@ -60,3 +60,51 @@ def add_compared(
         else:
             for row in range(len(out)):
                 out[row] |= kind(one[row] != other[row]) * flag
+
+
+@compiled_when_worth
+def share_rows(
+    bits: Numbers,
+    column: Numbers,
+    bit: Numbers,
+    begin: int,
+    row_of: Numbers,
+    query_of: Numbers,
+    words: Numbers,
+    count: Numbers,
+) -> int:
+    """Give each query the rows that have any of its bits, row by row, as long as there is room.
+
+    Parameters
+    ----------
+    bits
+        Lines of bytes, with a place for each row.
+    column, bit
+        For each query a line that says in which line of `bits` each of its bits is, and where.
+    begin
+        The first row.
+    row_of, query_of, words
+        Filled in: which row it is, which query gets it, and the bits that this has of it.
+    count
+        Filled in: how many were given.
+
+    Returns
+    -------
+    int
+        The row from which on nothing is given yet. There is room for one row at least.
+    """
+    given = 0
+    row = begin
+    while row < bits.shape[1] and given + len(column) <= len(row_of):
+        for query in range(len(column)):
+            word = 0
+            for place in range(column.shape[1]):
+                word |= ((bits[column[query, place], row] >> bit[query, place]) & 1) << place
+            if word:
+                row_of[given] = row
+                query_of[given] = query
+                words[given] = word
+                given += 1
+        row += 1
+    count[0] = given
+    return row

@@ -14,9 +14,9 @@ with a chance of one in 10^21. So ids are compared, and not what they are made o
 from __future__ import annotations
 
 from binascii import hexlify
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,7 @@ from outpace.engine.event import event_ids
 from outpace.engine.kernels.hashing import hash_runs
 from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.meaning import LANES, query_words
+from outpace.engine.match.task import taken_lists
 from outpace.engine.rows.buckets import key_hashes
 from outpace.pattern.query import Query
 from outpace.pattern.windows import BetweenWindows, CountWindows, LandmarkWindows
@@ -129,22 +130,58 @@ def match_ids(task: Task, block: Block, found: BlockMatches) -> MatchIds:
     return identified(task, block, found)()
 
 
-def identified(task: Task, block: Block, found: BlockMatches) -> Callable[[], MatchIds]:
-    """Return what makes the ids of matches when they are asked for, and keeps no rows till then."""
-    ids = event_ids(block.columns, block.arrivals)
-    start, first = block.arrivals[found.start].astype(np.int64, copy=False), ids[found.start]
-    taken, positions, offsets = ids[found.rows], found.positions.copy(), found.offsets.copy()
+@dataclass(frozen=True)
+class UnmadeIds:
+    """The ids of matches, which are made when they are asked for; no rows are kept till then.
 
-    def make() -> MatchIds:
-        if not len(start):
+    Parameters
+    ----------
+    task
+        The query.
+    start, first
+        The arrival number of the first event of each match, and its id.
+    taken, positions, offsets
+        The ids of the events that match m took are those from offset m to m + 1, and so are the
+        positions of the program at which it took them.
+    """
+
+    task: Task
+    start: Integers
+    first: Integers
+    taken: Integers
+    positions: Integers
+    offsets: Integers
+
+    def __call__(self) -> MatchIds:
+        """Return the ids."""
+        return self._made
+
+    @cached_property
+    def _made(self) -> MatchIds:
+        if not len(self.start):
             return MatchIds.joined([])
-        labels = max(1, len(task.program.names))
-        members = taken * labels + task.variables[positions] if len(taken) else taken
-        words = np.empty((len(start), 2), np.uint64)
-        hash_runs(task.salts, first.view(np.uint64), members.view(np.uint64), offsets, words)
-        return MatchIds(start, words)
+        labels = max(1, len(self.task.program.names))
+        members = self.taken
+        if len(members):
+            members = members * labels + self.task.variables[self.positions]
+        words = np.empty((len(self.start), 2), np.uint64)
+        first = self.first.view(np.uint64)
+        hash_runs(self.task.salts, first, members.view(np.uint64), self.offsets, words)
+        return MatchIds(self.start, words)
 
-    return cache(make)
+    def of(self, task: Task, chosen: Integers) -> MatchIds:
+        """Return the ids of some of the matches, were they those of another query."""
+        offsets, source = taken_lists(self.offsets, chosen)
+        items = self.taken[source], self.positions[source]
+        return UnmadeIds(task, self.start[chosen], self.first[chosen], *items, offsets)()
+
+
+def identified(task: Task, block: Block, found: BlockMatches) -> UnmadeIds:
+    """Return what makes the ids of matches when they are asked for."""
+    ids = event_ids(block.columns, block.arrivals)
+    start = block.arrivals[found.start].astype(np.int64, copy=False)
+    taken, positions, offsets = ids[found.rows], found.positions.copy(), found.offsets.copy()
+    return UnmadeIds(task, start, ids[found.start], taken, positions, offsets)
 
 
 def row_ids(

@@ -118,7 +118,7 @@ def fingerprint(bound: BoundQuery) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _taken(offsets: Integers, order: Integers) -> tuple[Integers, Integers]:
+def taken_lists(offsets: Integers, order: Integers) -> tuple[Integers, Integers]:
     """Return the offsets of lists in another order, and the places that their items come from."""
     sizes = np.diff(offsets)[order]
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -127,7 +127,7 @@ def _taken(offsets: Integers, order: Integers) -> tuple[Integers, Integers]:
 
 def take_matches(found: BlockMatches, order: Integers) -> BlockMatches:
     """Return some of the matches, in the order of their numbers given."""
-    offsets, source = _taken(found.offsets, order)
+    offsets, source = taken_lists(found.offsets, order)
     return BlockMatches(
         found.segment[order],
         found.start[order],

@@ -81,6 +81,11 @@ class EventNumbers(Stateful):
         """How many partitions are known."""
         return len(self._keys)
 
+    @property
+    def keys(self) -> pa.Table:
+        """The keys of the partitions that are known."""
+        return self._keys.keys
+
     def number(self, rows: pa.Table | RearrangedRows) -> Events:
         """Number the next events; they count from `accept` on."""
         times = np.zeros(0, np.int64)

@@ -155,7 +155,7 @@ class DriftingWindows(SeparateWindows):
     ) -> tuple[Integers, list[pa.Table], list[Callable[[], MatchIds]]]:
         """Return the match of each stretch or -1, the rows of all matches, and what makes ids."""
         found = np.full(sum(len(low) for low, _ in shifted.stretches), -1, np.int64)
-        tables, ids = [self._plain.bound.output.empty_table()], []
+        tables, ids = [self._plain.bound.output.empty_table()], list[Callable[[], MatchIds]]()
         before, count = 0, 0
         # One after the other, those that lie side by side need not be copied.
         for low, high in shifted.stretches:

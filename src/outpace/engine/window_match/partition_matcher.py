@@ -37,10 +37,10 @@ from outpace.engine.match.join_matcher import emission_order
 from outpace.engine.match.output import timed_out_schema, timed_out_table
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.task import (
-    _taken,
     count_starts,
     fingerprint,
     take_matches,
+    taken_lists,
 )
 from outpace.engine.rows.deadlines import NEVER, Deadlines
 from outpace.engine.rows.keyed import KeyedRows, RowsWithKeys
@@ -450,7 +450,7 @@ def _grouped(values: Integers, grouping: Grouping) -> Integers:
 
 
 def _take_late(late: TimedOut, order: Integers) -> TimedOut:
-    offsets, source = _taken(late.offsets, order)
+    offsets, source = taken_lists(late.offsets, order)
     return TimedOut(
         late.segment[order],
         late.start[order],

@@ -336,7 +336,7 @@ class OpenStream(ABC, Generic[Operator, Found]):
     @property
     def partitions(self) -> int:
         """How many partitions are known; in a group, to the query that knows most."""
-        return max((one.counters().partitions for one in self._operators), default=0)
+        return 0 if self._operator is None else self._operator.partitions
 
     @property
     def watermark(self) -> int | None:

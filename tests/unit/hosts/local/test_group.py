@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.grouped import SCHEMA, drawn_pieces, drawn_query
+from support.grouped import SCHEMA, drawn_alike, drawn_pieces, drawn_query
 from support.properties import examples
 
 import outpace as op
@@ -231,6 +231,7 @@ group of 4 queries
   ordered once for soon, sure, again, in a chain
     an event waits until one is seen that is 0 later: soon
     an event waits until one is seen that is 5 later: sure, again
+    matched as one: sure, again
   with an order of its own: own
   conditions on single rows: 6, of which 2 are computed
 
@@ -267,6 +268,10 @@ def test_after_a_row_that_cannot_be_used_the_group_goes_on() -> None:
 def test_each_query_gives_what_it_gives_alone(seed: int) -> None:
     random = Random(seed)
     queries = [drawn_query(random, f"q{number}") for number in range(random.randint(1, 3))]
+    if random.random() < 0.5:
+        queries += [
+            drawn_alike(random, random.choice(queries), f"alike{number}") for number in range(2)
+        ]
     queried = op.group(*queries)
     sources = random.choice([None, ["east", "west"]])
     try:

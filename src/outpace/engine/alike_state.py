@@ -1,0 +1,158 @@
+"""The states of queries that are matched as one: of each what it would be alone, and of all.
+
+In a saved state each query stands for itself, so one that fails later goes its own way, and who
+reads a state need not know which queries were matched as one. Numbers of partitions and of events
+are given anew, in their order, which is all that counts of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.state import State
+
+#: The column that says which query a row is for.
+WHOSE: Final = pa.field("__outpace_whose", pa.int32())
+
+
+class _Known(NamedTuple):
+    """The partitions that an operator knows: keys, numbers, and how many events each has had."""
+
+    keys: pa.Table
+    numbers: Integers
+    counts: Integers
+    room: int
+    arrived: int
+
+    @staticmethod
+    def of(state: State) -> _Known:
+        header, (keys, given, counted) = state.part("front").part("numbers").content(3)
+        room, arrived = int(header["keys"]), int(header["arrived"])
+        if not keys.column_names:
+            return _Known(keys, np.arange(room), np.full(room, arrived), room, arrived)
+        numbers = _integers(given, "number") if given.num_rows else np.arange(keys.num_rows)
+        counts = _integers(counted, "count")
+        if len(counts) != len(numbers):
+            counts = counts[numbers]
+        return _Known(keys, numbers, counts, room, arrived)
+
+    def state(self) -> State:
+        """Return what `EventNumbers` reads; partitions are numbered without a gap."""
+        header = {"arrived": self.arrived, "keys": len(self.numbers)}
+        none = np.zeros(0, np.int64)
+        counts = self.counts if self.keys.column_names else none
+        return State(header, [self.keys, pa.table({"number": none}), pa.table({"count": counts})])
+
+
+def states_apart(whole: State, fresh: State, fingerprints: Sequence[str]) -> list[State]:
+    """Return the state of each query, of that of all.
+
+    Parameters
+    ----------
+    whole, fresh
+        The state of all, and that of one query before it has taken anything.
+    fingerprints
+        What tells the states of the queries apart.
+    """
+    known, alone = _Known.of(whole), _Known.of(fresh)
+    whose, count = known.keys.column(WHOSE.name).to_numpy(), len(fingerprints)
+    owner, number = np.full(known.room, -1), np.zeros(known.room, np.int64)
+    owner[known.numbers] = whose
+    of_query = _by_owner(whose, count)
+    for chosen in of_query:
+        number[known.numbers[chosen]] = np.arange(len(chosen))
+    _, (stops, places, rows) = whole.part("instance").content(3)
+    stopped, kept = (
+        _by_owner(owner[_integers(one, "partition")], count) for one in (stops, places)
+    )
+    stops, places = _renumbered(stops, number), _renumbered(places, number)
+    if not alone.keys.column_names:
+        # All events of a query without keys are those of its one partition.
+        at = places.column_names.index("arrival")
+        places = places.set_column(at, "arrival", places.column("ordinal"))
+    rows, states = rows.drop_columns([WHOSE.name]), []
+    for query, fingerprint in enumerate(fingerprints):
+        chosen = of_query[query]
+        keys, counts, arrived = alone.keys, known.counts[chosen], known.arrived
+        if keys.column_names:
+            keys = known.keys.select(keys.column_names).take(chosen)
+        else:
+            arrived = int(counts.sum())
+        own = _Known(keys, known.numbers[chosen], counts, known.room, arrived)
+        tables = [stops.take(stopped[query]), places.take(kept[query]), rows.take(kept[query])]
+        states.append(_with(fresh, whole, own, tables, fingerprint))
+    return states
+
+
+def states_together(fresh: State, states: Mapping[int, State]) -> State:
+    """Return the state of all, of those of queries, by their numbers; `fresh` is one before all."""
+    parts = {query: _Known.of(one) for query, one in states.items()}
+    rooms, tables = 0, []
+    for known, state in zip(parts.values(), states.values(), strict=True):
+        number = np.zeros(known.room, np.int64)
+        number[known.numbers] = rooms + np.arange(len(known.numbers))
+        rooms += len(known.numbers)
+        _, (stops, places, rows) = state.part("instance").content(3)
+        tables.append((_renumbered(stops, number), _renumbered(places, number), rows))
+    whose = [np.full(len(one.numbers), query, np.int32) for query, one in parts.items()]
+    keys = {WHOSE.name: np.concatenate(whose)}
+    names = _Known.of(fresh).keys.column_names
+    for name in names[1:]:
+        keys[name] = pa.concat_tables([one.keys.select([name]) for one in parts.values()])[name]
+    every = _Known(
+        pa.table(keys, schema=_Known.of(fresh).keys.schema),
+        np.arange(rooms),
+        np.concatenate([one.counts for one in parts.values()]),
+        rooms,
+        max(one.arrived for one in parts.values()),
+    )
+    stops, places, rows = (pa.concat_tables(each) for each in zip(*tables, strict=True))
+    kept = [
+        np.full(each[2].num_rows, query, np.int32)
+        for query, each in zip(parts, tables, strict=True)
+    ]
+    rows = rows.append_column(WHOSE, pa.array(np.concatenate(kept)))
+    rows = rows.select(fresh.part("instance").tables[2].column_names)
+    latest = max(states.values(), key=lambda one: one.part("instance").numbers["watermark"])
+    return _with(fresh, latest, every, [stops, places, rows])
+
+
+def _by_owner(owner: Integers, count: int) -> list[Integers]:
+    """Return the places of what each of so many owns, in order."""
+    order = np.argsort(owner, kind="stable")
+    return np.split(order, np.searchsorted(owner[order], np.arange(1, count)))
+
+
+def _with(
+    fresh: State,
+    source: State,
+    known: _Known,
+    tables: Sequence[pa.Table],
+    fingerprint: str | None = None,
+) -> State:
+    """Return a state with partitions and rows; time and the end are those of another one."""
+    front, instance = fresh.part("front"), fresh.part("instance")
+    numbers = {**instance.numbers, "watermark": source.part("instance").numbers["watermark"]}
+    numbers |= {} if fingerprint is None else {"query": fingerprint}
+    known_parts = {**front.parts, "numbers": known.state()}
+    parts = {
+        "front": State(source.part("front").numbers, front.tables, known_parts),
+        "instance": State(numbers, tables),
+    }
+    return State(fresh.numbers, fresh.tables, parts)
+
+
+def _renumbered(table: pa.Table, number: Integers) -> pa.Table:
+    """Return a table whose partitions have other numbers."""
+    at = table.column_names.index("partition")
+    numbers = pa.array(number[_integers(table, "partition")])
+    return table.set_column(at, "partition", numbers)
+
+
+def _integers(table: pa.Table, name: str) -> Integers:
+    return np.asarray(table.column(name).to_numpy(), np.int64)

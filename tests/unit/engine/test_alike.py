@@ -1,0 +1,98 @@
+"""Queries that differ in conditions on single rows alone give, matched as one, what each gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.grouped import drawn_pieces
+from support.properties import examples
+
+import outpace as op
+from outpace.engine import alike
+from outpace.engine.group import GroupOperator
+from outpace.engine.group_spec import GroupSpec
+from outpace.engine.message import Emit, EventsArrived, SourceEnded, Stimulus
+from outpace.engine.operator import WholeOperator, emit_of
+from outpace.engine.state import State
+
+MEASURES = {"first": "FIRST(ts)", "last": "LAST(ts)", "n": "MATCH_NUMBER()"}
+
+
+def drawn_shape(random: Random) -> op.Query:
+    """A query of a shape that is matched as one with others of it."""
+    pattern = random.choice(["A -> B", "A -> B", "A -> B -> A", "A -> B+", "A -> B? -> A"])
+    query = op.Query("q").order_by("ts").pattern(pattern).measures(MEASURES)
+    query = query.partition_by(*random.choice([[], ["key"], ["key", "w"]]))
+    if pattern in ("A -> B", "A -> B -> A") and random.random() < 0.6:
+        query = query.within(random.randint(1, 9))
+    if random.random() < 0.3:
+        query = query.skip_to_next_row()
+    if random.random() < 0.2:
+        query = query.limit(2, per="partition")
+    if random.random() < 0.3:
+        # An error of the matches that this key is in.
+        query = query.measures(**MEASURES, number="CAST(LAST(key) AS INT)")
+    return query.disorder(op.KSlack(random.randint(0, 3)))
+
+
+def drawn_queries(random: Random) -> list[op.Query]:
+    """Queries of a shape."""
+    shape = drawn_shape(random)
+    return [
+        replace(shape, name=f"q{number}").define(
+            A=f"v > {random.randrange(8)}", B=f"v < {random.randrange(8)} OR w = 1"
+        )
+        for number in range(random.randint(2, 5))
+    ]
+
+
+def events(random: Random) -> list[pa.Table]:
+    """Events in pieces, whose keys are numbers but for one."""
+    key = pa.array(["1", "2", "3", random.choice(["4", "x"])])
+    return [
+        piece.set_column(
+            1, "key", key.take(pa.array([random.randrange(4) for _ in range(len(piece))]))
+        ).append_column("w", pa.array([random.randrange(3) for _ in range(len(piece))]))
+        for piece in drawn_pieces(random)
+    ]
+
+
+@examples(40)
+@given(st.integers(0, 1 << 32))
+def test_queries_of_one_shape_give_what_each_gives_alone(seed: int) -> None:
+    random = Random(seed)
+    queries, pieces = drawn_queries(random), events(random)
+    spec = GroupSpec(tuple(queries), pieces[0].schema)
+    group = GroupOperator(spec)
+    assert len(group.operators) == 1
+    alone = {one.query.name: WholeOperator(one) for one in spec.operators}
+    stimuli: list[Stimulus] = [*map(EventsArrived, pieces), SourceEnded()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alike, "_ROWS_AT_ONCE", random.choice([1, 7, 1 << 18]))
+        for stimulus in stimuli:
+            expected: dict[str, Emit] = {}
+            for name, operator in list(alone.items()):
+                try:
+                    expected[name] = emit_of(operator.step(stimulus))
+                except op.DataError:
+                    del alone[name]
+            if not alone:
+                with pytest.raises(op.DataError, match="cannot cast"):
+                    group.step(stimulus)
+                return
+            given = {one.query: one for one in group.step(stimulus) if isinstance(one, Emit)}
+            assert group.failed.keys() == {one.name for one in queries} - alone.keys()
+            assert {name: one.matches for name, one in given.items()} == {
+                name: one.matches for name, one in expected.items()
+            }
+            if not group.failed:
+                assert group.partitions == max(one.partitions for one in alone.values())
+            if random.random() < 0.3 and not isinstance(stimulus, SourceEnded):
+                state = State.decode(group.state().encode())
+                group = GroupOperator(spec)
+                group.restore(state)
