@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 
@@ -29,13 +30,17 @@ from outpace.engine.order.contract import (
 from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
+from outpace.engine.order.source_merge import CAPACITY
 from outpace.engine.order.waits import JoinedWaits, Waits
+from outpace.engine.rows.rearranged import RearrangedRows
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
 from outpace.errors import DataError, StateError, missing_column, other_type
-from outpace.pattern.bind.disorder import SOURCE, bind_disorder
+from outpace.pattern.bind.disorder import SOURCE, BoundDisorder, bind_disorder
 from outpace.pattern.disorder import Invalid, Punctuation
+
+_UNBOUNDED: Final = 1 << 62
 
 
 class Intake(Stateful):
@@ -85,6 +90,12 @@ class Intake(Stateful):
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
         return self.order.watermark
+
+    @property
+    def passed(self) -> int:
+        """The time that has passed with rows or by a promise; NO_TIME where nobody knows."""
+        order = self.order
+        return order.latest if isinstance(order, OrderedInput) else order.watermark
 
     def watermark_of(self, source: str | None) -> int:
         """Return the time before which an event of a source, or of the only one, is late."""
@@ -143,6 +154,8 @@ class Intake(Stateful):
         if not self.in_order:
             last = isinstance(stimulus, SourceEnded) and stimulus.source is None
             self.waits.note(self.order, released.rows.num_rows, last=last)
+            if self._spec.event_driven:
+                released = replace(released, watermark=self._last_time(released.rows))
         if released.late is not None:
             if self._spec.horizon is not None:
                 met = before if released.met is None else released.met
@@ -176,6 +189,13 @@ class Intake(Stateful):
         if self._spec.useful is not None:
             correcting = correcting.filter(pa.array(self._spec.useful.used(correcting)))
         return replace(released, late=late.filter(pa.array(over)), correcting=correcting)
+
+    def _last_time(self, rows: pa.Table | RearrangedRows) -> int:
+        """Return the time of the last of some events, where somebody asks for it."""
+        time = self._spec.bound.time
+        if self._spec.reach is None or time is None or not rows.num_rows:
+            return int(NO_TIME)
+        return int(as_integers(rows.column(time).slice(rows.num_rows - 1))[0])
 
     def _count_late(self, rows: pa.Table, source: str | None) -> None:
         """Count late events by source, where somebody says who sent them."""
@@ -242,8 +262,7 @@ class Intake(Stateful):
 
     def _check_following(self, matches: pa.Table) -> None:
         """Refuse events, matches of another stream or others, before the time that has passed."""
-        order, time = self.order, self._spec.bound.order_by[0]
-        passed = order.latest if isinstance(order, OrderedInput) else order.watermark
+        time, passed = self._spec.bound.order_by[0], self.passed
         times = as_integers(matches.column(time).drop_null())
         if len(times) and times.min() < passed:
             raise DataError(
@@ -364,9 +383,31 @@ def _has(schema: pa.Schema, field: pa.Field) -> bool:
     return index >= 0 and bool(schema.field(index).type == field.type)
 
 
+def _one_by_one(disorder: BoundDisorder | None) -> BoundDisorder | None:
+    """Return a disorder that each event counts for by itself, however pieces are cut.
+
+    Where no column says when events arrived, their ids, which rise, stand for it.
+    """
+    if disorder is None or disorder["arrival"] is not None:
+        return disorder
+    settings = {**dict(disorder.settings), "arrival": EVENT_ID.name}
+    return replace(disorder, settings=tuple(settings.items()))
+
+
 def _make_order(spec: OperatorSpec) -> Order:
     if spec.sources is not None or spec.disorder is not None:
-        return make_order(spec.bound, spec.disorder, spec.arriving, spec.sources, spec.useful)
+        disorder, capacity = spec.disorder, CAPACITY
+        if spec.event_driven:
+            disorder, capacity = _one_by_one(disorder), _UNBOUNDED
+        return make_order(
+            spec.bound,
+            disorder,
+            spec.arriving,
+            spec.sources,
+            spec.useful,
+            sequence=spec.sequence,
+            capacity=capacity,
+        )
     keys = (
         ()
         if spec.windows is not None and spec.query.windows is not None

@@ -15,6 +15,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.output import timed_out_schema
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import kept_columns, prepare, with_clock_errors
+from outpace.engine.order.source_merge import SEQUENCE
 from outpace.engine.split.schedule import overlapping, scheduler_of
 from outpace.errors import BindError, UnsupportedError, did_you_mean
 from outpace.pattern import ast
@@ -76,6 +77,14 @@ class OperatorSpec:
         to those that come without one is given.
     traced
         Whether events that are put in order have ids also where nobody but the host asks for them.
+    event_driven
+        Whether events alone decide what comes out and in which order, each by itself: how they are
+        cut into pieces, how sources take turns and when they promise that time has passed make no
+        difference. Then a replay needs none of that. A source that is ahead of others is never
+        refused: the host lets it wait.
+    sequence
+        The column with the sequence numbers of several sources that are each in order; None where
+        events are counted.
     choose
         Says how a pattern is matched; by default the fastest way that covers it.
     """
@@ -91,6 +100,8 @@ class OperatorSpec:
     checked: bool = True
     brings_ids: bool = False
     traced: bool = False
+    event_driven: bool = False
+    sequence: str | None = SEQUENCE
     choose: Callable[[Task], Matcher] = choose_matcher
 
     def __post_init__(self) -> None:
@@ -172,6 +183,9 @@ class OperatorSpec:
         if query.windows is None:
             return None
         windows = bind_windows(query, self.schema)
+        if self.event_driven and windows.time is None:
+            # Who promises how far matches have come asks when windows started.
+            windows = replace(windows, time=self.bound.time)
         if self.task is None and self.disorder is not None:
             # An operator keeps no rows, so when a window started is all that is known of its times.
             return replace(windows, time=self.disorder.time)
@@ -186,7 +200,8 @@ class OperatorSpec:
     def identified(self) -> bool:
         """Whether events have ids that are not their numbers; a user's operator asks for none."""
         numbered = self.sources is None and self.disorder is None and not self.brings_ids
-        return (self.task is not None or self.traced) and not numbered
+        asked = self.task is not None or self.traced or self.event_driven
+        return asked and not numbered
 
     @property
     def corrects(self) -> bool:

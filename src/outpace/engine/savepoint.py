@@ -114,7 +114,7 @@ class Savepoint:
         How many events the operator had taken.
     turn
         How often it had given matches without an event, as time passed or the input ended; where
-        something puts events in order, how many stimuli it had taken.
+        something puts events in order, and not they alone decide, how many stimuli it had taken.
     make
         Returns the windows, and counters of the operator, as the bytes of a `State`.
     sources

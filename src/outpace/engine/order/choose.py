@@ -20,6 +20,7 @@ from outpace.engine.order.ordered_sources import SourceOrder
 from outpace.engine.order.reordered_sources import ReorderedSources
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.sequence import SequenceOrder
+from outpace.engine.order.source_merge import CAPACITY, SEQUENCE
 from outpace.engine.order.speculative import SpeculativeOrder
 from outpace.engine.order.speculative_sources import SpeculativeSources
 from outpace.errors import UnsupportedError
@@ -97,11 +98,15 @@ def make_order(
     schema: pa.Schema,
     sources: tuple[str, ...] | None = None,
     useful: BitTask | None = None,
+    *,
+    sequence: str | None = SEQUENCE,
+    capacity: int = CAPACITY,
 ) -> Order:
     """Return what brings the events of a stream, or of several sources, into the query's order.
 
     Each source is brought into order by itself; then their events are. What says which events a
-    step can use is for a kind that drops the others.
+    step can use is for a kind that drops the others; sequence and capacity are for sources that are
+    each in order, see `SourceOrder`.
     """
 
     def make() -> Order:
@@ -120,7 +125,7 @@ def make_order(
     if sources is None:
         return make()
     if disorder is None:
-        return SourceOrder(bound, sources, schema)
+        return SourceOrder(bound, sources, schema, sequence=sequence, capacity=capacity)
     if not isinstance(disorder.value, Speculative):
         return ReorderedSources(bound, disorder, {source: make() for source in sources}, schema)
     if disorder["clock"] is not None:

@@ -240,6 +240,10 @@ class Order(Stateful, ABC):
         """Return how many events of a source wait."""
         return self.buffered
 
+    def ahead(self, source: str) -> int:
+        """Return how many events of a source wait for other sources alone."""
+        return 0
+
     def slack_of(self, source: str) -> int:
         """Return how far the watermark of a source stays behind its greatest time."""
         return self.slack

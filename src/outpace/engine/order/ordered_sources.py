@@ -9,7 +9,7 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.engine.order.senders import owned
-from outpace.engine.order.source_merge import SEQUENCE, SourceMerge, ticks_of
+from outpace.engine.order.source_merge import CAPACITY, SEQUENCE, SourceMerge, ticks_of
 from outpace.engine.state import State, integer
 from outpace.errors import BindError
 from outpace.pattern.bound import BoundQuery
@@ -26,11 +26,23 @@ class SourceOrder(Order):
         Their identifiers.
     schema
         The columns of their events.
+    sequence
+        The column of their sequence numbers; None where they are counted.
+    capacity
+        How many events of a source wait for others before more are refused.
     """
 
     CHANGED = ("_merge",)
 
-    def __init__(self, bound: BoundQuery, sources: tuple[str, ...], schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        bound: BoundQuery,
+        sources: tuple[str, ...],
+        schema: pa.Schema,
+        *,
+        sequence: str | None = SEQUENCE,
+        capacity: int = CAPACITY,
+    ) -> None:
         if not bound.order_by or bound.descending[0]:
             raise BindError(
                 "the events of several sources are ordered by rising time",
@@ -38,7 +50,9 @@ class SourceOrder(Order):
             )
         # A join without sequence numbers has the left side first, as where its rows are reordered.
         apart = bound.query.join is not None and SEQUENCE not in schema.names
-        self._merge = SourceMerge(sources, time=bound.order_by[0], apart=apart)
+        self._merge = SourceMerge(
+            sources, time=bound.order_by[0], sequence=sequence, apart=apart, capacity=capacity
+        )
         self._nothing = schema.empty_table()
         self._ticks = ticks_of(bound.schema.field(bound.order_by[0]).type)
         self._watermark = int(NO_TIME)
@@ -60,6 +74,10 @@ class SourceOrder(Order):
 
     def waiting(self, source: str) -> int:
         """Return how many events of a source wait."""
+        return self._merge.buffered(source)
+
+    def ahead(self, source: str) -> int:
+        """Return how many events of a source wait for other sources."""
         return self._merge.buffered(source)
 
     @property

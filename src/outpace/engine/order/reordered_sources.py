@@ -165,7 +165,11 @@ class ReorderedSources(Order):
 
     def waiting(self, source: str) -> int:
         """Return how many events of a source wait."""
-        return int(self._waiting.counts[self._numbers[source]]) + self._each[source].buffered
+        return self.ahead(source) + self._each[source].buffered
+
+    def ahead(self, source: str) -> int:
+        """Return how many events of a source wait for other sources alone."""
+        return int(self._waiting.counts[self._numbers[source]])
 
     @property
     def watermark(self) -> int:
@@ -201,8 +205,8 @@ class ReorderedSources(Order):
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on: it is not too far ahead of the others."""
-        waiting = self._waiting.counts[self._numbers[self._known(source)]]
-        return source not in self._finished and bool(waiting < CAPACITY)
+        ahead = self.ahead(self._known(source))
+        return source not in self._finished and ahead < CAPACITY
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events of a source, or of all that the column `source` names.

@@ -118,7 +118,8 @@ class SourceMerge(Stateful):
         The column of times: timestamps, dates or integers. Inside, a time is its microseconds, its
         nanoseconds where the column has them, or the integer that it is.
     sequence
-        The column of sequence numbers; where there is none, the events of a source are counted.
+        The column of sequence numbers; where there is none, and with None, the events of a source
+        are counted.
     apart
         Whether all events of an earlier source count before those of a later one.
     capacity
@@ -147,7 +148,7 @@ class SourceMerge(Stateful):
         sources: Iterable[str],
         *,
         time: str = "ts",
-        sequence: str = SEQUENCE,
+        sequence: str | None = SEQUENCE,
         apart: bool = False,
         capacity: int = CAPACITY,
         fan_in: int = FAN_IN,
@@ -328,7 +329,7 @@ class SourceMerge(Stateful):
     def _piece(self, source: str, rows: pa.Table, following: int) -> _Piece:
         """Return events with their keys; those without numbers get the ones that follow."""
         times = self._keys(source, rows, self._time)
-        if self._sequence in rows.column_names:
+        if self._sequence is not None and self._sequence in rows.column_names:
             return _Piece(rows, times, self._keys(source, rows, self._sequence))
         return _Piece(rows, times, np.arange(following, following + len(times), dtype=np.int64))
 

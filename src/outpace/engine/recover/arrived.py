@@ -13,17 +13,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.event import EVENT_ID
+from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State, require
+from outpace.engine.state import State, integers, require
 from outpace.pattern.notation.print_query import print_identity
+
+#: What an id has of the number in its source.
+_NUMBER: Final = (1 << SEQUENCE_BITS) - 1
 
 
 class ArrivedEvents(Stateful):
@@ -63,6 +67,11 @@ class ArrivedEvents(Stateful):
         """The numbers of the events that are retained."""
         return self._settled()[0]
 
+    @property
+    def ids(self) -> Integers:
+        """The ids of the events that are retained."""
+        return self._settled()[1]
+
     def take(self, ids: Integers) -> None:
         """Take the ids of the next events."""
         self._added.append(ids)
@@ -81,12 +90,6 @@ class ArrivedEvents(Stateful):
         ids = ids[np.searchsorted(every, places)]
         self._placed = [(places, ids)]
         return ids
-
-    def find(self, ids: Integers) -> Integers:
-        """Return the numbers of events that are retained."""
-        numbers, known = self._settled()
-        order = np.argsort(known, kind="stable")
-        return numbers[order[np.searchsorted(known[order], ids)]]
 
     def keep(self, ids: Integers, before: int | None = None) -> Integers:
         """Keep some of the events that came before a number, or of all, and return the others.
@@ -136,7 +139,6 @@ def without_rows(state: State, schema: pa.Schema) -> State:
 def with_rows(state: State, rows: pa.Table, schema: pa.Schema) -> State:
     """Return what `without_rows` left with the events again, of which some rows have all."""
     known = as_integers(rows.column(EVENT_ID.name))
-    order = np.argsort(known, kind="stable")
 
     def filled(state: State) -> State:
         parts = {name: filled(part) for name, part in state.parts.items()}
@@ -145,18 +147,48 @@ def with_rows(state: State, rows: pa.Table, schema: pa.Schema) -> State:
     def filled_table(table: pa.Table) -> pa.Table:
         if EVENT_ID.name not in table.column_names:
             return table
-        ids = as_integers(table.column(EVENT_ID.name))
-        places = np.searchsorted(known[order], ids)
-        there = places < len(known)
-        there[there] = known[order[places[there]]] == ids[there]
-        require(there.all(), "an event that waits is missing")
-        events = rows.select(schema.names).take(pa.array(order[places]))
+        places = find_places(as_integers(table.column(EVENT_ID.name)), known)
+        require((places >= 0).all(), "an event that waits is missing")
+        events = rows.select(schema.names).take(pa.array(places))
         for name in table.column_names:
             if name != EVENT_ID.name:
                 events = events.append_column(table.schema.field(name), table.column(name))
         return events
 
     return filled(state)
+
+
+def write_ids(ids: Integers) -> pa.Table:
+    """Return ids as a table of small numbers."""
+    return pa.table({"source": ids >> SEQUENCE_BITS, "number": ids & _NUMBER})
+
+
+def read_ids(table: pa.Table) -> Integers:
+    """Return the ids that `write_ids` wrote."""
+    source, number = integers(
+        table.select(["source", "number"]),
+        source=range(1 << (63 - SEQUENCE_BITS)),
+        number=range(1 << SEQUENCE_BITS),
+    )
+    ids: Integers = (source << SEQUENCE_BITS) + number
+    return ids
+
+
+def find_places(wanted: Integers, known: Integers) -> Integers:
+    """Return where numbers or ids are among those known, each once in any order; -1: nowhere.
+
+    Examples
+    --------
+    >>> find_places(np.array([7, 8, 5]), np.array([5, 9, 7])).tolist()
+    [2, -1, 0]
+    """
+    order = np.argsort(known, kind="stable")
+    places = np.searchsorted(known, wanted, sorter=order)
+    there = places < len(known)
+    found = np.full(len(wanted), -1)
+    found[there] = order[places[there]]
+    there[there] = known[found[there]] == wanted[there]
+    return np.where(there, found, -1)
 
 
 def _event_tables(state: State) -> Iterator[pa.Table]:

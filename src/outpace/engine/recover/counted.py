@@ -11,14 +11,14 @@ Paper: Lima et al., sections II-B and III-B5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
 from outpace.engine.message import (
     Acknowledgement,
     Emit,
@@ -27,13 +27,10 @@ from outpace.engine.message import (
     Stimulus,
 )
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.needed import NeededNumbers
 from outpace.engine.recover.recoverable import RecoverableOperator
 from outpace.engine.savepoint import Savepoint
-from outpace.engine.split.windows import OPEN
 from outpace.engine.window_match.result import WindowMatches
-
-#: No event: all later matches have later events.
-NONE_OPEN: Final = int(OPEN)
 
 
 class CountedOperator(RecoverableOperator):
@@ -62,6 +59,8 @@ class CountedOperator(RecoverableOperator):
         self.came_out = self.settled = 0
         #: How many rows each match has that is not acknowledged.
         self._sizes: list[Integers] = []
+        #: How far time has come in what came out last.
+        self._watermark = int(NO_TIME)
 
     def step(self, stimulus: Stimulus | Acknowledgement) -> list[Instruction]:
         """Take what happened and return what is to be done; no match that is acknowledged."""
@@ -84,18 +83,48 @@ class CountedOperator(RecoverableOperator):
             self._acknowledged = max(place, self._acknowledged)
             self.settled += int(sizes[:taken].sum())
 
+    def needed(self, savepoint: Savepoint) -> dict[str | None, NeededNumbers]:
+        """Return which events the last savepoint needs, by source and by their numbers there."""
+        if self._arrived is None:
+            return {None: NeededNumbers(savepoint.at, self._needed.numbers)}
+        ids, old = self._arrived.ids, self._arrived.numbers < savepoint.at
+        came, found = self.front.intake.came, dict[str | None, NeededNumbers]()
+        for place, name in enumerate(came):
+            own, first = ids >> SEQUENCE_BITS == place, place << SEQUENCE_BITS
+            later = ids[own & ~old] - first
+            at = int(later[0]) if len(later) else came[name]
+            found[name] = NeededNumbers(at, ids[own & old] - first)
+        return found
+
     def stand(
-        self, savepoint: Savepoint, rows: pa.Table, numbers: Integers, settled: int
+        self,
+        savepoint: Savepoint,
+        events: Mapping[str | None, tuple[pa.Table, Integers]],
+        settled: int,
     ) -> pa.Table:
         """Stand where the operator of a savepoint stood, and return the matches behind it.
 
         Parameters
         ----------
-        savepoint, rows, numbers
-            As for `rebuild`; no event behind the savepoint.
+        savepoint
+            The savepoint.
+        events
+            By source, the events that it needs, and their numbers there, which rise.
         settled
             How many rows of matches were acknowledged.
         """
+        if self._arrived is None:
+            rows, numbers = events[None]
+        else:
+            # As they are told by their ids, any numbers that rise do.
+            rows = pa.concat_tables(
+                events[name][0].append_column(
+                    EVENT_ID, pa.array(events[name][1] + (place << SEQUENCE_BITS))
+                )
+                for place, name in enumerate(self.front.intake.came)
+            )
+            numbers = np.arange(savepoint.at - rows.num_rows, savepoint.at)
+            savepoint = replace(savepoint, trim=-1, skip=np.zeros((0, 2), np.int64))
         matches = self.rebuild(savepoint, rows, numbers).matches
         self.settled = self.came_out = settled
         self._sizes = []
@@ -103,14 +132,20 @@ class CountedOperator(RecoverableOperator):
         return matches.table
 
     @property
-    def first_open(self) -> int:
-        """No later match has an earlier event; `NONE_OPEN`: only events to come; -1: any."""
-        return -1 if self._layout is None else self._layout.first_open
+    def promise(self) -> int:
+        """No later match has an event before this time; NO_TIME where nobody knows.
+
+        Where there are windows, the operator is driven by events, see `OperatorSpec`.
+        """
+        if self._layout is None:
+            return self._watermark
+        start = self._layout.start_open
+        return self.front.intake.passed if start is None else start
 
     def _counted(self, instruction: Instruction, turn: int) -> Instruction:
         if not isinstance(instruction, Emit):
             return instruction
-        found = instruction.matches
+        found, self._watermark = instruction.matches, instruction.watermark
         matches = self._unsettled(found, self._places(found, turn))
         self._count(matches)
         return instruction if matches is found else replace(instruction, matches=matches)
@@ -119,9 +154,3 @@ class CountedOperator(RecoverableOperator):
         self.came_out += matches.table.num_rows
         if len(matches):
             self._sizes.append(np.diff(matches.offsets))
-
-
-def watermark_of(instructions: Sequence[Instruction]) -> int:
-    """Return how far time had come: no later match has an event before it; NO_TIME: any."""
-    told = [one.watermark for one in instructions if isinstance(one, Emit)]
-    return max(told, default=int(NO_TIME))

@@ -106,10 +106,10 @@ class WindowLayout(Stateful):
         return self._first_of(np.ones(len(self), np.bool_))
 
     @property
-    def first_open(self) -> int:
-        """The first event that a window has which is open; `OPEN` where none is."""
-        still_open = self._windows[3] == OPEN
-        return int(self._windows[2, still_open].min(initial=OPEN))
+    def start_open(self) -> int | None:
+        """When the first window started that is open; None where none is."""
+        start: Integers = self._windows[4, self._windows[3] == OPEN]
+        return int(start.min()) if len(start) else None
 
     def turns(self, partition: Integers, number: Integers) -> Integers:
         """Return the turns that windows, which are there, were closed in."""

@@ -14,9 +14,11 @@ Paper: Lima et al., section III-A.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+import pyarrow as pa
 
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.match.bits import with_bits
@@ -24,6 +26,7 @@ from outpace.engine.match.kernel import chain_steps
 from outpace.engine.match.reach import reach_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.snapshot import Stateful
+from outpace.engine.state import NATURAL, integers, require
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Selection
 
@@ -158,3 +161,51 @@ class NeededEvents(Stateful):
                 at = np.searchsorted(known, said)
                 flags[at[known[at] == said]] = True
         return self._known
+
+
+@dataclass(frozen=True, eq=False)
+class NeededNumbers:
+    """Which events a replay needs: some of those before a number, and all from it on.
+
+    Examples
+    --------
+    >>> needed = NeededNumbers(10, np.array([4, 5, 8]))
+    >>> needed.trim, needed.skip.tolist()
+    (3, [[6, 7], [9, 9]])
+    """
+
+    at: int
+    numbers: Integers
+
+    @property
+    def trim(self) -> int:
+        """Events up to this number are of no use."""
+        return (int(self.numbers[0]) if len(self.numbers) else self.at) - 1
+
+    @property
+    def skip(self) -> Integers:
+        """Closed intervals of numbers between `trim` and `at` that are of no use."""
+        edges = np.concatenate([[self.trim], self.numbers, [self.at]])
+        gaps = np.flatnonzero(np.diff(edges) > 1)
+        skip: Integers = np.stack([edges[gaps] + 1, edges[gaps + 1] - 1], axis=1)
+        return skip
+
+    def runs(self) -> pa.Table:
+        """Return the numbers as runs of numbers that follow each other, told by small ones."""
+        numbers = self.numbers
+        begin = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
+        length = np.diff(begin, append=len(numbers))
+        before = np.concatenate([[self.trim], numbers[begin[1:] - 1] + 1])[: len(begin)]
+        return pa.table({"gap": numbers[begin] - before, "length": length})
+
+    @staticmethod
+    def read(at: int, trim: int, table: pa.Table) -> NeededNumbers:
+        """Read what `runs` wrote."""
+        some = range(1, NATURAL.stop)
+        gap, length = integers(table, gap=some, length=some)
+        require(trim + int(gap.sum()) + int(length.sum()) <= at, "events are needed too early")
+        # What a number is ahead of its place.
+        ahead = trim + np.cumsum(gap)
+        needed = NeededNumbers(at, np.repeat(ahead, length) + np.arange(length.sum()))
+        require(needed.trim == trim, "needed events are not where they begin")
+        return needed

@@ -46,12 +46,15 @@ from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.arrived import (
     ArrivedEvents,
+    find_places,
     identity_of,
     is_put_in_order,
+    read_ids,
     retained_schema,
     waiting_ids,
     with_rows,
     without_rows,
+    write_ids,
 )
 from outpace.engine.recover.given import GivenPlaces
 from outpace.engine.recover.layout import WindowLayout
@@ -115,8 +118,9 @@ class RecoverableOperator(WholeOperator):
         self._acknowledged = self._settled = NOTHING
         #: The number of the first match that a replay gives, where none is known.
         self._seed: tuple[int, int] | None = None
-        #: How often matches came without an event, or where something puts events in order, how
-        #: many stimuli it has taken; it tells apart what came before the same event.
+        #: How often matches came without an event, or where something puts events in order and
+        #: not they alone decide, how many stimuli it has taken; it tells apart what came before the
+        #: same event.
         self.turn = 0
         #: Matches that a replay gave again and that were settled, since the operator was made.
         self.doubles = 0
@@ -152,7 +156,7 @@ class RecoverableOperator(WholeOperator):
         if len(matches):
             self._given.add(self._places(matches, self.turn))
         apart = len(matches) > 0 and self.front.arrived == before
-        self.turn += apart or arrived is not None
+        self.turn += apart or (arrived is not None and not self.spec.event_driven)
         return instructions
 
     def snapshot(self) -> Self:
@@ -382,8 +386,7 @@ class RecoverableOperator(WholeOperator):
             ids = self._arrived.ids_at(needed.numbers)
             waiting = waiting_ids(self.front.intake.order.state())
             skip = self._arrived.keep(np.concatenate([ids, waiting]))
-            found = self._arrived.find(ids)
-            places = pa.table({"place": needed.numbers, "number": found})
+            places = write_ids(ids).append_column("place", pa.array(needed.numbers))
 
         def make() -> bytes:
             parts = {"front": front.unscheduled, "windows": windows.state()}
@@ -409,9 +412,10 @@ class RecoverableOperator(WholeOperator):
         self._layout.restore(content.part("windows"))
         if self._arrived is not None:
             _, (places,) = content.part("places").content(1)
-            placed, origin = integers(places, place=NATURAL, number=range(savepoint.at))
+            (placed,) = integers(places.select(["place"]), place=NATURAL)
             require((np.diff(placed) > 0).all(), "places do not rise")
-            rows, numbers = rows.take(pa.array(_found(origin, numbers, savepoint.at))), placed
+            at = _found(read_ids(places), self._arrived.ids, savepoint.at)
+            rows, numbers = rows.take(pa.array(at)), placed
         events = self.front.recall(rows, numbers)
         split = self._layout.split(events, self.front.taken)
         deliveries = self.front.redeliver(events, split)
@@ -475,7 +479,7 @@ class RecoverableOperator(WholeOperator):
         }
         if self._arrived is not None:
             ids = as_integers(instance.tables[2].column(EVENT_ID.name))
-            parts["held"] = State({}, [pa.table({"number": self._arrived.find(ids)})])
+            parts["held"] = State({}, [write_ids(ids)])
             held = np.concatenate([ids, waiting_ids(parts["front"])])
             parts["front"] = without_rows(parts["front"], self.spec.arriving)
         # What is saved is read before the next step, or written.
@@ -488,12 +492,12 @@ class RecoverableOperator(WholeOperator):
         """Let searches stand where they stood, with the rows that they held."""
         header, (stops, places) = content.part("instance").content(2)
         if self._arrived is None:
-            (held,) = integers(places, arrival=range(savepoint.at))
+            (held,), known = integers(places, arrival=range(savepoint.at)), numbers
         else:
             _, (origin,) = content.part("held").content(1)
-            (held,) = integers(origin, number=range(savepoint.at))
+            held, known = read_ids(origin), self._arrived.ids
             require(len(held) == places.num_rows, "rows are missing")
-        at = _found(held, numbers, savepoint.at)
+        at = _found(held, known, savepoint.at)
         kept = rows.select(self.spec.kept.names).take(pa.array(at))
         self.instance.restore(State(header, [stops, places, kept]), self.front)
         if self._arrived is None:
@@ -574,12 +578,10 @@ def _blocks(moves: Sequence[Move]) -> list[tuple[Events, Split]]:
     return found
 
 
-def _found(wanted: Integers, numbers: Integers, at: int) -> Integers:
-    """Return where numbers of events are among those retained, or say that some are missing."""
-    places = np.searchsorted(numbers, wanted)
-    known = places < len(numbers)
-    known[known] = numbers[places[known]] == wanted[known]
-    if not known.all():
+def _found(wanted: Integers, known: Integers, at: int) -> Integers:
+    """Return where events are among those retained, or say that some are missing."""
+    places = find_places(wanted, known)
+    if (places < 0).any():
         raise _missing(at)
     return places
 

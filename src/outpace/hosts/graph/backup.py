@@ -1,9 +1,7 @@
 """What an operator tells its predecessors: a savepoint, and which of their events it needs.
 
-A savepoint numbers the events of all predecessors in the one order in which the operator took
-them. A backup says the same by the numbers that each predecessor gave its own. Events that are
-needed come back from them; put in order again, they are those that the savepoint needs, one by one.
-So each predecessor may forget at its own time: the newest backup says what to leave out.
+Events are known by the numbers that each predecessor gave its own. So each may forget at its own
+time: the newest backup says which of the events that come back are needed, and which to leave out.
 
 Backups are kept by all ancestors, so that operators beside each other may be lost together.
 Paper: Lima et al., sections II-B (there: ack) and II-C.
@@ -18,57 +16,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
+from outpace.engine.recover.needed import NeededNumbers
 from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint
-from outpace.engine.state import NATURAL, State, integer, integers, reading, require
-
-
-@dataclass(frozen=True, eq=False)
-class NeededNumbers:
-    """Which events a replay needs: some of those before a number, and all from it on.
-
-    Examples
-    --------
-    >>> needed = NeededNumbers(10, np.array([4, 5, 8]))
-    >>> needed.trim, needed.skip.tolist()
-    (3, [[6, 7], [9, 9]])
-    """
-
-    at: int
-    numbers: Integers
-
-    @property
-    def trim(self) -> int:
-        """Events up to this number are of no use."""
-        return (int(self.numbers[0]) if len(self.numbers) else self.at) - 1
-
-    @property
-    def skip(self) -> Integers:
-        """Closed intervals of numbers between `trim` and `at` that are of no use."""
-        edges = np.concatenate([[self.trim], self.numbers, [self.at]])
-        gaps = np.flatnonzero(np.diff(edges) > 1)
-        skip: Integers = np.stack([edges[gaps] + 1, edges[gaps + 1] - 1], axis=1)
-        return skip
-
-    def runs(self) -> pa.Table:
-        """Return the numbers as runs of numbers that follow each other, told by small ones."""
-        numbers = self.numbers
-        begin = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
-        length = np.diff(begin, append=len(numbers))
-        before = np.concatenate([[self.trim], numbers[begin[1:] - 1] + 1])[: len(begin)]
-        return pa.table({"gap": numbers[begin] - before, "length": length})
-
-    @staticmethod
-    def read(at: int, trim: int, table: pa.Table) -> NeededNumbers:
-        """Read what `runs` wrote."""
-        some = range(1, NATURAL.stop)
-        gap, length = integers(table, gap=some, length=some)
-        require(trim + int(gap.sum()) + int(length.sum()) <= at, "events are needed too early")
-        # What a number is ahead of its place.
-        ahead = trim + np.cumsum(gap)
-        needed = NeededNumbers(at, np.repeat(ahead, length) + np.arange(length.sum()))
-        require(needed.trim == trim, "needed events are not where they begin")
-        return needed
+from outpace.engine.state import NATURAL, State, integer, reading, require
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +33,8 @@ class Backup:
         Where it stood.
     settled
         How many rows of its matches were acknowledged by all who read them.
-    needed
-        Which events the savepoint needs.
     inputs
-        The same by predecessor, in the numbers of each.
+        Which events the savepoint needs, by predecessor, in the numbers of each.
     skipped
         How many events were of no use before all events before them were, so far.
 
@@ -94,7 +42,7 @@ class Backup:
     --------
     >>> needed = NeededNumbers(5, np.array([3]))
     >>> savepoint = Savepoint("q", None, 2, needed.skip, NOTHING, 5, 0, State({}).encode)
-    >>> backup = Backup("falls", savepoint, 7, needed, {"ticks": needed})
+    >>> backup = Backup("falls", savepoint, 7, {"ticks": needed})
     >>> again = Backup.decode(backup.encoded)
     >>> again.operator, again.settled, again.inputs["ticks"].numbers.tolist()
     ('falls', 7, [3])
@@ -103,7 +51,6 @@ class Backup:
     operator: str
     savepoint: Savepoint
     settled: int
-    needed: NeededNumbers
     inputs: Mapping[str, NeededNumbers]
     skipped: int = 0
 
@@ -120,16 +67,15 @@ class Backup:
     @cached_property
     def encoded(self) -> bytes:
         """The backup as bytes."""
-        all_of = {"": self.needed, **self.inputs}
         header = {
             "operator": self.operator,
             "settled": self.settled,
             "skipped": self.skipped,
-            "needed": [[name, one.at, one.trim] for name, one in all_of.items()],
+            "needed": [[name, one.at, one.trim] for name, one in self.inputs.items()],
         }
         bare = replace(self.savepoint, skip=np.zeros((0, 2), np.int64)).encode()
         saved = pa.table({"savepoint": pa.array([bare], pa.binary())})
-        return State(header, [saved, *(one.runs() for one in all_of.values())]).encode()
+        return State(header, [saved, *(one.runs() for one in self.inputs.values())]).encode()
 
     @staticmethod
     def decode(data: bytes) -> Backup:
@@ -137,16 +83,15 @@ class Backup:
         state = State.decode(data)
         with reading():
             header, (saved, *tables) = state.content()
-            require(len(tables) == len(header["needed"]) > 1, "inputs are missing")
-            needed = {}
+            require(len(tables) == len(header["needed"]) > 0, "inputs are missing")
+            inputs = {}
             for (name, at, trim), table in zip(header["needed"], tables, strict=True):
                 told = {"at": at, "trim": trim}
                 bounds = integer(told, "at", NATURAL), integer(told, "trim", range(-1, 1 << 62))
-                needed[str(name)] = NeededNumbers.read(*bounds, table)
+                inputs[str(name)] = NeededNumbers.read(*bounds, table)
             savepoint = Savepoint.decode(saved["savepoint"][0].as_py())
             settled, skipped = (integer(header, one, NATURAL) for one in ("settled", "skipped"))
-            whole = needed.pop("")
-            return Backup(str(header["operator"]), savepoint, settled, whole, needed, skipped)
+            return Backup(str(header["operator"]), savepoint, settled, inputs, skipped)
 
 
 def taken_until(number: int) -> Savepoint:

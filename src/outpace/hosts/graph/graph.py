@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.arrived import retained_schema
+from outpace.engine.recover.arrived import is_put_in_order, retained_schema
 from outpace.engine.recover.counted import CountedOperator
 from outpace.errors import BindError, OutpaceError, UnsupportedError, did_you_mean
 from outpace.hosts.local.open import check_stream
@@ -30,6 +30,8 @@ from outpace.pattern.argument import (
     shown,
     some_names,
 )
+from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder, disorder_text
+from outpace.pattern.disorder import AdaptiveSlack, Disorder, InOrder, Invalid, KSlack, Late
 from outpace.pattern.node import Node
 from outpace.pattern.query import Query
 
@@ -306,15 +308,33 @@ def _check_inputs(graph: Graph) -> None:
 
 def _check_query(query: Query) -> None:
     check_stream(query, None, timeouts=False)
-    if query.order_of_arrival is not None or query.join is not None:
+    if query.join is not None:
         raise UnsupportedError(
-            "an operator of a graph takes its events in order",
-            hint="leave disorder and joins out, and put the events in order before",
+            "an operator of a graph matches a pattern", hint="run the join by itself"
         )
+    if (disorder := query.order_of_arrival) is not None:
+        _check_disorder(disorder)
     if query.instance_count > 1:
         raise UnsupportedError(
             "an operator of a graph is one process",
             hint="leave instances out, or divide the query into several operators",
+        )
+
+
+def _check_disorder(disorder: Disorder) -> None:
+    """Refuse disorder of which a replay would decide otherwise, or of which nobody would hear."""
+    by_events = isinstance(disorder, InOrder | KSlack | AdaptiveSlack)
+    if not by_events or disorder.clocked or disorder.patience is not None:
+        raise UnsupportedError(
+            "an operator of a graph puts events in order by nothing but events, so that it does "
+            "the same when it is rebuilt",
+            detail=disorder_text(disorder),
+            hint="use op.KSlack, op.MPKSlack, op.Quantile, op.AQKSlack or op.LDOP, and no patience",
+        )
+    if disorder.late is not Late.DROP or disorder.invalid is not Invalid.FAIL:
+        raise UnsupportedError(
+            "an operator of a graph drops late events, and nobody takes what it sets aside",
+            hint="leave late and invalid out",
         )
 
 
@@ -369,8 +389,6 @@ class BoundNode:
         What it reads.
     schema
         The columns of the events that it takes.
-    time, sequence
-        The columns that put events of several inputs in order; without a sequence they are counted.
     waits
         Whether inputs that are ahead are kept waiting.
     """
@@ -379,9 +397,11 @@ class BoundNode:
     spec: OperatorSpec
     inputs: tuple[BoundInput, ...]
     schema: pa.Schema
-    time: str
-    sequence: str | None
     waits: bool
+
+    def source(self, name: str) -> str | None:
+        """Return what the operator knows an input by; None where it is the only one."""
+        return None if self.spec.sources is None else name
 
 
 def bind(graph: Graph, schemas: Mapping[str, pa.Schema]) -> dict[str, BoundNode]:
@@ -391,7 +411,6 @@ def bind(graph: Graph, schemas: Mapping[str, pa.Schema]) -> dict[str, BoundNode]
     operators are left out.
     """
     known, bound = dict(schemas), dict[str, BoundNode]()
-    times = {one.id: one.time for one in graph.sources}
     for name in graph.order:
         inputs = [one for one in graph.inputs(name) if one in known]
         if not inputs:
@@ -403,24 +422,47 @@ def bind(graph: Graph, schemas: Mapping[str, pa.Schema]) -> dict[str, BoundNode]
                     f"{' and '.join(inputs)} have no column of one name and type in common",
                     hint="read one of them, or give their measures the same names",
                 )
-            spec = OperatorSpec(graph.nodes[name].query, schema)
+            spec = _spec(graph, bound, name, inputs, schema)
             CountedOperator(spec)  # refuses what cannot be rebuilt
-            kept = retained_schema(spec)
-            time = next(iter(spec.bound.order_by), "")
-            sequence = None
-            if len(inputs) > 1:
-                _check_order(graph, bound, inputs, times, spec, time)
-                sources = all(one in times for one in inputs)
-                if sources and SEQUENCE in schema.names:
-                    sequence = SEQUENCE
-                    if SEQUENCE not in kept.names:
-                        kept = kept.append(schema.field(SEQUENCE))
+        kept = spec.schema if is_put_in_order(spec) else retained_schema(spec)
         columns = tuple(kept.names)
         ends = tuple(BoundInput(one, columns) for one in inputs)
         waits = graph.waits_safely(name)
-        bound[name] = BoundNode(name, spec, ends, kept, time, sequence, waits)
+        bound[name] = BoundNode(name, spec, ends, kept, waits)
         known[name] = spec.bound.output
     return bound
+
+
+def _spec(
+    graph: Graph,
+    bound: Mapping[str, BoundNode],
+    name: str,
+    inputs: Sequence[str],
+    schema: pa.Schema,
+) -> OperatorSpec:
+    """Return what an operator is made from: several inputs are the sources of its front."""
+    query = graph.nodes[name].query
+    plain = OperatorSpec(query, schema)
+    asked = any(len(graph.inputs(one)) > 1 for one in graph.readers(name))
+    if len(inputs) == 1 and query.order_of_arrival is None:
+        return replace(plain, event_driven=asked)
+    disorder = None if query.order_of_arrival is None else bind_disorder(query, schema)
+    times = {one.id: one.time for one in graph.sources}
+    wanted, sequence = {*retained_schema(plain).names}, None
+    if len(inputs) > 1:
+        _check_order(graph, bound, inputs, times, plain, disorder)
+        if all(one in times for one in inputs):
+            sequence = SEQUENCE
+            wanted.add(SEQUENCE)
+    wanted.update(() if disorder is None else disorder.columns)
+    return OperatorSpec(
+        query,
+        pa.schema([field for field in schema if field.name in wanted]),
+        disorder=disorder,
+        sources=tuple(inputs) if len(inputs) > 1 else None,
+        event_driven=True,
+        sequence=sequence,
+    )
 
 
 def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -444,7 +486,7 @@ def _check_order(
     inputs: Sequence[str],
     times: Mapping[str, str],
     spec: OperatorSpec,
-    time: str,
+    disorder: BoundDisorder | None,
 ) -> None:
     """Refuse several inputs that nobody could put in order."""
     order = spec.query.order
@@ -453,6 +495,7 @@ def _check_order(
             "the events of several inputs are ordered by their time",
             hint='write order_by("ts") with the one column of their times',
         )
+    time = spec.bound.order_by[0]
     for one in inputs:
         if one in times and times[one] != time:
             raise BindError(
@@ -460,7 +503,7 @@ def _check_order(
                 detail=f"the time of the source is '{times[one]}'",
                 hint=f'write order_by("{times[one]}")',
             )
-        if one not in times and not tells_time(bound[one].spec, time):
+        if one not in times and disorder is None and not tells_time(bound[one].spec, time):
             raise BindError(
                 f"operator '{one}' does not tell how far its times have come",
                 detail=f"events of {', '.join(inputs)} are put in order by '{time}'",

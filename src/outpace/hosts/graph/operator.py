@@ -19,16 +19,21 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.message import EventsArrived, RowsAcknowledged, SourceEnded, Stimulus
+from outpace.engine.message import (
+    EventsArrived,
+    RowsAcknowledged,
+    SourceEnded,
+    Stimulus,
+    WatermarkArrived,
+)
 from outpace.engine.operator import matches_of
-from outpace.engine.order.source_merge import ticks_of
-from outpace.engine.recover.counted import CountedOperator, watermark_of
+from outpace.engine.recover.counted import CountedOperator
 from outpace.engine.recover.recoverable import savepoint_of
 from outpace.engine.state import ANY, NATURAL, State, integer
 from outpace.hosts.graph.backup import Backup, keep_newest
 from outpace.hosts.graph.graph import BoundNode
 from outpace.hosts.graph.inlet import Inlet
-from outpace.hosts.graph.intake import InputMerge
+from outpace.hosts.graph.intake import LinkIntake
 from outpace.hosts.graph.member import Member
 from outpace.hosts.graph.message import read_backups, read_events, write_backups
 from outpace.hosts.graph.metrics import NodeMetrics
@@ -41,8 +46,6 @@ SAVE_EVENTS: Final = 1 << 14
 #: The next savepoint is not given before so many times what the last one took, so that they cost
 #: little.
 _SAVE_TIMES: Final = 50
-#: So many events are one step.
-_STEP_EVENTS: Final = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,9 @@ class _Operator:
         node = setup.node
         self._node = node
         self._operator = CountedOperator(node.spec)
-        self._intake: InputMerge | None = None
+        #: What comes over the links, by predecessor, and whether it is still to be rebuilt.
+        self._intakes: dict[str, LinkIntake] = {}
+        self._collecting = False
         self._inlets = {
             one.name: Inlet(member.context, token, one.name, node.name, member.number)
             for one in node.inputs
@@ -128,7 +133,6 @@ class _Operator:
         self._metrics = NodeMetrics()
         self._saved_at, self._since, self._save_s = time.monotonic(), 0, 0.0
         self._unsaved = False
-        self._watermark = int(NO_TIME)
 
     def work(self) -> None:
         """Work until all is done."""
@@ -146,14 +150,14 @@ class _Operator:
             sockets.append(outlet.socket)
         self._member.wait(sockets, SAVE_S)
         for name, address in self._member.peers():
-            wanted = None if self._intake is None else self._intake.wanted(name)
-            self._inlets[name].connect(address, wanted)
+            intake = self._intakes.get(name)
+            self._inlets[name].connect(address, None if intake is None else intake.wanted)
         if open_now:
             for name, inlet in self._inlets.items():
                 for kind, message in inlet.receive():
                     self._hear(name, kind, message)
-        if self._intake is not None:
-            self._go_on(self._intake)
+        if self._intakes:
+            self._go_on()
         if outlet is not None:
             outlet.receive()
             self._save(outlet)
@@ -162,76 +166,86 @@ class _Operator:
     def _hear(self, name: str, kind: str, message: State) -> None:
         """Take what a predecessor says."""
         if kind == "welcome":
-            if self._intake is None:
+            if not self._intakes:
                 own = {self._node.name, *self._setup.followers}
                 kept = (one for one in read_backups(message) if one.operator in own)
                 keep_newest(self._backups, kept)
             self._welcomed.add(name)
             self._unsaved = True
-            if self._intake is None and len(self._welcomed) == len(self._inlets):
+            if not self._intakes and len(self._welcomed) == len(self._inlets):
                 self._begin()
             return
-        if self._intake is None:
+        if not self._intakes:
             self._early.append((name, kind, message))
             return
+        intake = self._intakes[name]
         match kind:
             case "events":
-                self._intake.take(name, *read_events(message))
+                intake.take(*read_events(message))
             case "promise":
-                self._intake.promise(name, integer(message.numbers, "time", ANY))
+                intake.promise = integer(message.numbers, "time", ANY)
             case "end":
-                self._intake.end(name, integer(message.numbers, "count", NATURAL))
-        self._inlets[name].taken(self._intake.taken(name))
+                intake.end(integer(message.numbers, "count", NATURAL))
 
-    def _go_on(self, intake: InputMerge) -> None:
-        """Match what is ready."""
-        if intake.collecting:
-            if not intake.collected:
-                return
-            rows, numbers = intake.stand()
-            backup = self._backups[self._node.name]
-            found = self._operator.stand(backup.savepoint, rows, numbers, backup.settled)
-            self._open(backup.settled, found)
-        assert self._outlet is not None
-        rows = intake.ready()
-        for start in range(0, rows.num_rows, _STEP_EVENTS):
-            self._step(EventsArrived(rows.slice(start, _STEP_EVENTS)))
-        if rows.num_rows:
+    def _go_on(self) -> None:
+        """Let the operator take what has come, or first stand where it stood."""
+        if self._collecting and all(one.collected for one in self._intakes.values()):
+            self._stand()
+        if not self._collecting:
+            for name, intake in self._intakes.items():
+                if not self._operator.front.ended:
+                    self._take(self._node.source(name), intake)
+            if all(one.ended for one in self._intakes.values()):
+                self._end()
+        order = self._operator.front.intake.order
+        for name, intake in self._intakes.items():
+            source = self._node.source(name)
+            waits = self._node.waits and not self._collecting and source is not None
+            self._inlets[name].taken(intake.next - (order.ahead(name) if waits else 0))
+
+    def _stand(self) -> None:
+        """Stand where the newest backup was made."""
+        backup, node = self._backups[self._node.name], self._node
+        events = {
+            node.source(name): intake.stand(node.schema) for name, intake in self._intakes.items()
+        }
+        found = self._operator.stand(backup.savepoint, events, backup.settled)
+        self._collecting = False
+        self._open(backup.settled, found)
+
+    def _take(self, source: str | None, intake: LinkIntake) -> None:
+        """Let the operator take what came over a link."""
+        for rows in intake.pop():
+            self._step(EventsArrived(rows, source))
             self._since += rows.num_rows
-            self._promise(intake)
-            for name, inlet in self._inlets.items():
-                inlet.taken(intake.taken(name))
-        if intake.ended:
-            if not self._operator.front.ended:
-                self._step(SourceEnded())
-            for queue in self._outlet.queues.values():
-                queue.end()
+        if source is None:
+            return
+        if intake.promise != NO_TIME and self._node.spec.disorder is None:
+            self._step(WatermarkArrived(intake.promise, source))
+            intake.promise = int(NO_TIME)
+        if intake.ended and source not in self._operator.front.intake.order.ended:
+            self._step(SourceEnded(source))
+
+    def _end(self) -> None:
+        """Let the operator know that all has come, and readers when all has been given."""
+        assert self._outlet is not None
+        if not self._operator.front.ended:
+            self._step(SourceEnded())
+        for queue in self._outlet.queues.values():
+            queue.end()
 
     def _step(self, stimulus: Stimulus) -> None:
-        instructions = self._operator.step(stimulus)
-        self._watermark = watermark_of(instructions)
-        self._give(matches_of(instructions))
+        self._give(matches_of(self._operator.step(stimulus)))
+        asking = [one.name for one in self._setup.readers if one.asks_time]
+        if asking and (told := self._operator.promise) != NO_TIME:
+            assert self._outlet is not None
+            for name in asking:
+                self._outlet.queues[self._node.name, name].promise(told)
 
     def _give(self, matches: pa.Table) -> None:
         assert self._outlet is not None
         for queue in self._outlet.queues.values():
             queue.append(matches)
-
-    def _promise(self, intake: InputMerge) -> None:
-        """Let readers that ask for it know how far time has come."""
-        asking = [one.name for one in self._setup.readers if one.asks_time]
-        if not asking:
-            return
-        if self._node.spec.windows is not None:
-            told = intake.time_of(self._operator.first_open)
-        else:
-            kind = self._node.schema.field(self._node.time).type
-            unknown = self._watermark == NO_TIME
-            told = None if unknown else self._watermark * ticks_of(kind)
-        assert self._outlet is not None
-        if told is not None:
-            for name in asking:
-                self._outlet.queues[self._node.name, name].promise(told)
 
     def _begin(self) -> None:
         """Begin, or wait for what the newest backup needs."""
@@ -239,7 +253,9 @@ class _Operator:
         if backup is not None:
             self._operator.check(backup.savepoint)
             self._metrics.skipped = backup.skipped
-        self._intake = InputMerge(self._node, backup)
+        for one in self._inlets:
+            self._intakes[one] = LinkIntake(one, None if backup is None else backup.inputs[one])
+        self._collecting = backup is not None
         if backup is None:
             self._open(0, None)
         early, self._early = self._early, []
@@ -261,7 +277,6 @@ class _Operator:
 
     def _save(self, outlet: Outlet) -> None:
         """Give a savepoint to all predecessors, where it is time for one."""
-        assert self._intake is not None
         acknowledged = min(one.acknowledged for one in outlet.queues.values())
         now = time.monotonic()
         news = acknowledged > self._operator.settled or self._unsaved
@@ -272,9 +287,10 @@ class _Operator:
         savepoint = savepoint_of(self._operator.step(RowsAcknowledged(acknowledged)))
         skip = savepoint.skip
         self._metrics.skipped += int((skip[:, 1] - skip[:, 0] + 1).sum())
-        needed, inputs = self._intake.save(savepoint)
+        needed = self._operator.needed(savepoint)
+        inputs = {name: needed[self._node.source(name)] for name in self._inlets}
         settled, skipped = self._operator.settled, self._metrics.skipped
-        own = Backup(self._node.name, savepoint, settled, needed, inputs, skipped)
+        own = Backup(self._node.name, savepoint, settled, inputs, skipped)
         told = write_backups([own, *outlet.backups.values()])
         for inlet in self._inlets.values():
             inlet.send("saved", [told])
@@ -286,8 +302,8 @@ class _Operator:
         metrics = self._metrics
         metrics.matches = self._operator.came_out
         metrics.savepoint_age_s = time.monotonic() - self._saved_at
-        if self._intake is not None:
-            metrics.events, metrics.doubles = self._intake.arrived, self._intake.doubles
+        metrics.events = self._operator.came
+        metrics.doubles = sum(one.doubles for one in self._intakes.values())
         if self._outlet is not None:
             queues = self._outlet.queues.values()
             metrics.retained_events = sum(len(one.log) for one in queues)

@@ -18,7 +18,6 @@ from typing import Final
 import pyarrow as pa
 import zmq
 
-from outpace.engine.order.source_merge import ticks_of
 from outpace.engine.rows.times import as_integer
 from outpace.hosts.graph.folder import GraphFolder
 from outpace.hosts.graph.graph import SINK_OF, BoundNode, Graph, bind
@@ -298,7 +297,7 @@ def _give(queue: OutputQueue, item: Item, column: str) -> None:
     match item:
         case Heartbeat() if queue.log.schema is not None and column in queue.log.schema.names:
             kind = queue.log.schema.field(column).type
-            queue.promise(as_integer(item.time, kind) * ticks_of(kind))
+            queue.promise(as_integer(item.time, kind))
         case SourceEnd():
             queue.end()
         case pa.RecordBatch():

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from random import Random
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import outpace as op
-from outpace.engine.message import EventsArrived, RowsAcknowledged, SourceEnded
+from outpace.engine.arrays import Integers
+from outpace.engine.message import (
+    EventsArrived,
+    RowsAcknowledged,
+    SourceEnded,
+    Stimulus,
+    WatermarkArrived,
+)
 from outpace.engine.operator import matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.counted import CountedOperator
+from outpace.engine.recover.needed import NeededNumbers
 from outpace.engine.recover.recoverable import savepoint_of
 from outpace.engine.savepoint import Savepoint
+from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.query import Query
 
 ROWS = pa.table({"ts": range(60), "k": list("abcab" * 12), "key": [0, 1, 2] * 20})
@@ -75,7 +87,8 @@ def test_a_rebuilt_operator_counts_on_and_gives_the_rest(
         if fails:
             operator = CountedOperator(spec)
             before = kept[kept < savepoint.at]
-            again = operator.stand(savepoint, ROWS.take(before), before, settled).to_pylist()
+            events: dict[str | None, Any] = {None: (ROWS.take(before), before)}
+            again = operator.stand(savepoint, events, settled).to_pylist()
             later = kept[kept >= savepoint.at]
             if len(later):
                 again += matches_of(operator.step(EventsArrived(ROWS.take(later)))).to_pylist()
@@ -89,3 +102,153 @@ def test_a_savepoint_before_all_events_can_be_read() -> None:
     operator = CountedOperator(OperatorSpec(query(7, keyed=False, selection="all"), ROWS.schema))
     again = Savepoint.decode(saved(operator, 0).encode())
     assert (again.seed, again.at, again.trim) == (None, 0, -1)
+
+
+NAMES = ("east", "north", "west")
+SLACK = 4
+KINDS = {
+    "strict": lambda made: made.pattern("A B"),
+    "within": lambda made: made.pattern("A B+").within(6),
+    "relaxed within": lambda made: made.within(9),
+    "count": lambda made: made.over(op.windows.count(7, slide=3), duplicates=True),
+    "time": lambda made: made.over(op.windows.time(8, slide=4), duplicates=True),
+    "distinct": lambda made: made.over(op.windows.time(8, slide=4)),
+    "session": lambda made: made.over(op.windows.session(3), duplicates=True),
+    "between": lambda made: made.over(op.windows.between("v < 2", "v > 7"), duplicates=True),
+}
+
+
+class Links:
+    """What sources have sent and retained for an operator, and how much of it has come."""
+
+    def __init__(self, random: Random, sent: dict[str | None, pa.Table], told: bool) -> None:
+        self._random, self._sent, self._told = random, sent, told
+        self.taken = dict.fromkeys(sent, 0)
+        self.kept = {name: np.arange(rows.num_rows) for name, rows in sent.items()}
+        self._ended: set[str | None] = set()
+        self._all_ended = False
+
+    def next(self) -> Stimulus | None:
+        """Return some events of a source, a promise of it, or an end; None where all came."""
+        left = [name for name in self._sent if name not in self._ended]
+        if not left:
+            before, self._all_ended = self._all_ended, True
+            return None if before else SourceEnded()
+        name = self._random.choice(left)
+        rows, begin = self._sent[name], self.taken[name]
+        if begin == rows.num_rows:
+            self._ended.add(name)
+            return self.next() if name is None else SourceEnded(name)
+        if self._told and self._random.random() < 0.3:
+            return WatermarkArrived(rows["ts"][begin].as_py() - self._random.randint(0, 1), name)
+        size = self._random.choice([1, 2, 5, rows.num_rows])
+        self.taken[name] = min(begin + size, rows.num_rows)
+        return EventsArrived(rows.slice(begin, size), name)
+
+    def save(self, needed: dict[str | None, NeededNumbers]) -> None:
+        """Forget what is not needed."""
+        for name, one in needed.items():
+            kept = self.kept[name]
+            self.kept[name] = kept[np.isin(kept, one.numbers) | (kept >= one.at)]
+
+    def stand(
+        self, needed: dict[str | None, NeededNumbers]
+    ) -> dict[str | None, tuple[pa.Table, Integers]]:
+        """Return what is needed, and go on behind it, in any other way."""
+        events = {}
+        for name, one in needed.items():
+            assert np.isin(one.numbers, self.kept[name]).all()
+            events[name] = self._sent[name].take(one.numbers), one.numbers
+            self.taken[name] = one.at
+        self._ended.clear()
+        self._all_ended = False
+        return events
+
+
+def draw_sources(
+    random: Random, names: tuple[str | None, ...], late: bool
+) -> dict[str | None, pa.Table]:
+    """Draw what sources send, in order or not."""
+    sent = {}
+    for name in names:
+        ts = np.cumsum([random.choice([0, 0, 1, 1, 3, 9]) for _ in range(random.randint(0, 40))])
+        if late:
+            ts = np.maximum(ts - np.array([random.choice([0, 0, 0, 2, 3, 6]) for _ in ts]), 0)
+        columns = {
+            "ts": ts.astype(np.int64),
+            "k": [random.choice("abc") for _ in ts],
+            "key": [random.randrange(3) for _ in ts],
+            "v": [random.randrange(10) for _ in ts],
+        }
+        sent[name] = pa.table(columns, SOURCE_SCHEMA)
+    return sent
+
+
+SOURCE_SCHEMA = pa.schema({"ts": pa.int64(), "k": pa.string(), "key": pa.int64(), "v": pa.int64()})
+
+
+def in_one_order(sent: dict[str | None, pa.Table], late: bool) -> pa.Table:
+    """Return the events of all sources in order, those left out that come late in their own."""
+    placed = []
+    for name, rows in sent.items():
+        greatest = -SLACK
+        for number, row in enumerate(rows.to_pylist()):
+            if not late or row["ts"] >= greatest - SLACK:
+                ties = (name or "", number) if late else (number, name or "")
+                placed.append((row["ts"], *ties, row))
+            greatest = max(greatest, row["ts"])
+    placed.sort(key=lambda one: one[:3])
+    return pa.Table.from_pylist([one[3] for one in placed], SOURCE_SCHEMA)
+
+
+@given(
+    seed=st.integers(0, 1 << 30),
+    kind=st.sampled_from(sorted(KINDS)),
+    keyed=st.booleans(),
+    sources=st.integers(1, 3),
+    late=st.booleans(),
+)
+@example(seed=431328546, kind="within", keyed=True, sources=2, late=False)
+def test_how_sources_take_turns_makes_no_difference_to_what_is_given_again(
+    seed: int, kind: str, keyed: bool, sources: int, late: bool
+) -> None:
+    random = Random(seed)
+    made = op.Query("q").order_by("ts").pattern("A -> B").define(A="v < 6", B="v > 3")
+    made = made.partition_by("key") if keyed else made
+    plain = KINDS[kind](made.measures(begin="A.ts", end="LAST(B.ts)", n="COUNT(*)"))
+    late = late or sources == 1
+    asked = plain.disorder(op.KSlack(SLACK)) if late else plain
+    names: tuple[str | None, ...] = NAMES[:sources] if sources > 1 else (None,)
+    sent = draw_sources(random, names, late)
+    stream = op.open(plain, schema=SOURCE_SCHEMA)
+    want = [stream.push(in_one_order(sent, late)), stream.finish()]
+    expected = pa.concat_tables(want).to_pylist()
+    spec = OperatorSpec(
+        asked,
+        SOURCE_SCHEMA,
+        disorder=bind_disorder(asked, SOURCE_SCHEMA) if late else None,
+        sources=NAMES[:sources] if sources > 1 else None,
+        event_driven=True,
+    )
+    links = Links(random, sent, told=not late)
+    operator, found, settled = CountedOperator(spec), list[dict[str, object]](), 0
+    savepoint, losses = saved(operator, 0), 4
+    needed = operator.needed(savepoint)
+    while (stimulus := links.next()) is not None:
+        if not operator.front.ended:
+            found += matches_of(operator.step(stimulus)).to_pylist()
+        often = 0.7 if operator.front.ended else 0.25
+        if random.random() < often:
+            acknowledged = random.randint(settled, len(found))
+            savepoint = Savepoint.decode(saved(operator, acknowledged).encode())
+            settled, needed = operator.settled, operator.needed(savepoint)
+            links.save(needed)
+        if losses and random.random() < often:
+            losses -= 1
+            operator = CountedOperator(spec)
+            again = operator.stand(savepoint, links.stand(needed), settled).to_pylist()
+            # What came out before comes again, as it was.
+            assert again == found[settled : settled + len(again)]
+            found = found[:settled] + again
+            assert operator.came_out == len(found)
+    assert found == expected

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import outpace as op
-from outpace.engine.message import EventsArrived, RowsAcknowledged
+from outpace.engine.message import EventsArrived, RowsAcknowledged, SourceEnded
 from outpace.engine.operator import matches_of
 from outpace.engine.recover.counted import CountedOperator
+from outpace.engine.recover.needed import NeededNumbers
 from outpace.engine.recover.recoverable import savepoint_of
 from outpace.engine.state import State
-from outpace.hosts.graph.backup import Backup, NeededNumbers, keep_newest, taken_until
+from outpace.hosts.graph.backup import Backup, keep_newest, taken_until
 from outpace.hosts.graph.graph import BoundNode, bind
-from outpace.hosts.graph.intake import InputMerge
+from outpace.hosts.graph.intake import LinkIntake
 from outpace.hosts.graph.outlet import OutputQueue
 from outpace.pattern.query import Query
 
@@ -34,10 +37,12 @@ def pairs(first: str, second: str) -> Query:
     return query.define(X=f"k = '{first}'", Y=f"k = '{second}'")
 
 
-def matched(operator: CountedOperator, intake: InputMerge) -> list[dict[str, object]]:
-    """Return the matches of the events that are ready."""
-    rows = intake.ready()
-    return matches_of(operator.step(EventsArrived(rows))).to_pylist() if rows.num_rows else []
+def take_all(operator: CountedOperator, links: dict[str, LinkIntake]) -> list[dict[str, object]]:
+    """Let an operator take what came over its links, and return its matches."""
+    found = []
+    for name, link in links.items():
+        found += [EventsArrived(rows, name) for rows in link.pop()]
+    return [row for one in found for row in matches_of(operator.step(one)).to_pylist()]
 
 
 def test_the_exchange_of_figure_4() -> None:
@@ -45,22 +50,22 @@ def test_the_exchange_of_figure_4() -> None:
     node = node_of(pairs("c", "d").over(WINDOWS, duplicates=True), "predecessor")
     before = OutputQueue(node.inputs[0].columns, most=100)
     after = OutputQueue(None, most=100)
-    operator, intake = CountedOperator(node.spec), InputMerge(node)
+    operator, intake = CountedOperator(node.spec), LinkIntake("predecessor")
     # 1: a, b, c and d are sent, and backed up.
     before.append(pa.table({"ts": range(4), "k": list("abcd")}))
     rows, numbers = before.log.events()
     assert rows["k"].to_pylist() == list("abcd")
     # 2: a match goes to the output queue.
-    intake.take("predecessor", rows, numbers)
-    after.append(matches_of(operator.step(EventsArrived(intake.ready()))))
+    intake.take(rows, numbers)
+    after.append(matches_of(operator.step(EventsArrived(*intake.pop()))))
     assert (after.log.came, after.acknowledged) == (1, 0)
     # 3: the successor acknowledges it.
     after.thin(taken_until(1))
     # 4: it is deleted, and a savepoint is computed and goes upstream.
     assert len(after.log) == 0
     savepoint = savepoint_of(operator.step(RowsAcknowledged(after.acknowledged)))
-    needed, inputs = intake.save(savepoint)
-    backup = Backup.decode(Backup("A", savepoint, operator.settled, needed, inputs).encoded)
+    inputs = {"predecessor": operator.needed(savepoint)[None]}
+    backup = Backup.decode(Backup("A", savepoint, operator.settled, inputs).encoded)
     assert (backup.savepoint.trim, backup.settled) == (1, 1)
     # 5: so the predecessor's queue is trimmed.
     before.thin(backup.savepoint_for("predecessor"))
@@ -81,36 +86,38 @@ def test_events_of_two_predecessors_come_back_with_the_numbers_that_they_had(
     whole = pa.table({"ts": ts, "k": kinds}, SCHEMA)
     sent_west = np.array(west[: len(kinds)])
     own = {"east": np.flatnonzero(~sent_west), "west": np.flatnonzero(sent_west)}
-    operator, intake = CountedOperator(node.spec), InputMerge(node)
+    operator, links = CountedOperator(node.spec), {name: LinkIntake(name) for name in own}
     queues = {name: OutputQueue(None, most=1000) for name in own}
     for name, places in own.items():
         queues[name].append(whole.take(places))
         part = places[places < cut]
-        intake.take(name, whole.take(part), np.arange(len(part)))
-    found = matched(operator, intake)
+        links[name].take(whole.take(part), np.arange(len(part)))
+    found = take_all(operator, links)
     savepoint = savepoint_of(operator.step(RowsAcknowledged(int(share * len(found)))))
-    backup = Backup("A", savepoint, operator.settled, *intake.save(savepoint))
-    backup = Backup.decode(backup.encoded)
-    again, rebuilt = InputMerge(node, backup), CountedOperator(node.spec)
+    needed = operator.needed(savepoint)
+    inputs = {name: needed[name] for name in own}
+    backup = Backup.decode(Backup("A", savepoint, operator.settled, inputs).encoded)
+    again = {name: LinkIntake(name, backup.inputs[name]) for name in own}
     for name, queue in queues.items():
         queue.thin(backup.savepoint_for(name))
         rows, numbers = queue.log.events() if queue.log.came else (whole, np.arange(0))
         for at in range(len(numbers)):
-            again.take(name, rows.slice(at, 1), numbers[at : at + 1])
-    assert again.collected
-    rows, numbers = again.stand()
-    got = rebuilt.stand(backup.savepoint, rows, numbers, backup.settled).to_pylist()
-    for one in (intake, again):
+            again[name].take(rows.slice(at, 1), numbers[at : at + 1])
+    assert all(link.collected for link in again.values())
+    rebuilt = CountedOperator(node.spec)
+    events: dict[str | None, Any] = {name: link.stand(SCHEMA) for name, link in again.items()}
+    got = rebuilt.stand(backup.savepoint, events, backup.settled).to_pylist()
+    for name, places in own.items():
+        later = places[places >= cut]
+        links[name].take(whole.take(later), np.arange(len(places) - len(later), len(places)))
+    for one, taking, rest in ((links, operator, found), (again, rebuilt, got)):
+        rest += take_all(taking, one)
         for name, places in own.items():
-            if one is intake:
-                later = places[places >= cut]
-                start = len(places) - len(later)
-                one.take(name, whole.take(later), np.arange(start, len(places)))
-            one.end(name, len(places))
-    found += matched(operator, intake)
-    got += matched(rebuilt, again)
+            one[name].end(len(places))
+            assert one[name].ended
+            rest += matches_of(taking.step(SourceEnded(name))).to_pylist()
     assert got == found[backup.settled :]
-    assert (intake.ended, again.ended, again.arrived) == (True, True, len(kinds))
+    assert rebuilt.came == len(kinds)
 
 
 @given(st.sets(st.integers(0, 80)), st.integers(0, 20))
@@ -127,13 +134,13 @@ def test_needed_numbers_are_told_by_runs(numbers: set[int], more: int) -> None:
 
 def test_a_backup_is_small_however_much_windows_hold() -> None:
     needed = NeededNumbers(10**6, np.arange(10, 10**6))
-    assert len(Backup("A", taken_until(9), 0, needed, {"east": needed}).encoded) < 2000
+    assert len(Backup("A", taken_until(9), 0, {"east": needed}).encoded) < 2000
 
 
 def test_the_newest_backup_is_kept() -> None:
     known: dict[str, Backup] = {}
     needed = NeededNumbers(9, np.zeros(0, np.int64))
-    made = [Backup("A", taken_until(at), 0, needed, {"east": needed}) for at in (3, 9, 5)]
+    made = [Backup("A", taken_until(at), 0, {"east": needed}) for at in (3, 9, 5)]
     keep_newest(known, made)
     assert known["A"] is made[1]
 
@@ -146,12 +153,22 @@ def test_bytes_that_are_no_backup_are_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("rebuilt", [False, True])
 def test_an_input_that_has_less_than_was_taken_of_it_is_refused(rebuilt: bool) -> None:
-    node = node_of(pairs("a", "b"), "east")
-    needed = NeededNumbers(5, np.array([3]))
-    backup = Backup("A", taken_until(5), 0, needed, {"east": needed}) if rebuilt else None
-    intake = InputMerge(node, backup)
+    intake = LinkIntake("east", NeededNumbers(5, np.array([3])) if rebuilt else None)
     if not rebuilt:
-        intake.take("east", pa.table({"ts": range(5), "k": list("abcab")}, SCHEMA), np.arange(5))
+        intake.take(pa.table({"ts": range(5), "k": list("abcab")}, SCHEMA), np.arange(5))
     with pytest.raises(op.StateError, match="'east' has 4 events in all, of which 5 were taken"):
-        intake.end("east", 4)
-    intake.end("east", 5)
+        intake.end(4)
+    intake.end(5)
+    assert intake.ended is not rebuilt
+
+
+def test_events_that_nobody_retained_are_missed() -> None:
+    intake = LinkIntake("east")
+    rows = pa.table({"ts": range(9), "k": list("abcababca")}, SCHEMA)
+    intake.take(rows.slice(0, 2), np.arange(2))
+    with pytest.raises(op.StateError, match="events of 'east' from 2 on were not retained"):
+        intake.take(rows.slice(3), np.arange(3, 9))
+    again = LinkIntake("east", NeededNumbers(5, np.array([1, 3])))
+    again.take(rows.slice(3, 1), np.array([3]))
+    with pytest.raises(op.StateError, match="events of 'east' that are needed were not retained"):
+        again.take(rows.slice(5), np.arange(5, 9))

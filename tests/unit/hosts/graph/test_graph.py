@@ -10,6 +10,7 @@ from support.graphs import WINDOWS, chain, diamond, pairs, values
 
 import outpace as op
 from outpace.hosts.graph.graph import bind
+from outpace.pattern.disorder import Disorder
 from outpace.pattern.node import Node
 from outpace.pattern.query import Query
 
@@ -69,10 +70,31 @@ def test_sinks_that_do_not_fit_are_refused(sinks: object, message: str) -> None:
     assert message in refused(("falls", pairs("a", "b", None)), sinks=sinks)
 
 
-def test_disorder_is_refused_by_name() -> None:
-    told = refused(("falls", pairs("a", "b", None).disorder(op.KSlack(3))))
-    assert "an operator of a graph takes its events in order" in told
+@pytest.mark.parametrize(
+    ("disorder", "message"),
+    [
+        (op.Punctuation(), "by nothing but events"),
+        (op.Sequence("1 s"), "by nothing but events"),
+        (op.KSlack(3, patience="1 s"), "by nothing but events"),
+        (op.Speculative(3), "by nothing but events"),
+        (op.KSlack(3, late="side"), "drops late events"),
+        (op.KSlack(3, invalid="quarantine"), "drops late events"),
+    ],
+)
+def test_disorder_that_a_replay_would_decide_otherwise_is_refused_by_name(
+    disorder: Disorder, message: str
+) -> None:
+    told = refused(("falls", pairs("a", "b", None).disorder(disorder)))
+    assert message in told
     assert "operator 'falls'" in told
+
+
+def test_several_inputs_are_the_sources_of_the_front() -> None:
+    bound = bind(op.graph(EVENTS, diamond(WINDOWS["count"])), {"events": SCHEMA})
+    assert bound["join"].spec.sources == ("right", "left")
+    assert (bound["join"].source("left"), bound["left"].source("events")) == ("left", None)
+    # Its matches may have a column `seq` that does not rise.
+    assert bound["join"].spec.sequence is None
 
 
 def test_instances_are_refused_by_name() -> None:

@@ -12,7 +12,8 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outpace.hosts.graph.backup import NeededNumbers, taken_until
+from outpace.engine.recover.needed import NeededNumbers
+from outpace.hosts.graph.backup import taken_until
 from outpace.hosts.graph.inlet import Inlet
 from outpace.hosts.graph.message import read, read_events, write
 from outpace.hosts.graph.outlet import Outlet, OutputQueue

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import zmq
@@ -23,10 +24,12 @@ from support.graphs import (
     letters,
     pairs,
     run_with_kills,
+    values,
 )
 
 import outpace as op
 from outpace.hosts.graph.message import write
+from outpace.pattern.query import Query
 
 ROWS = letters(4000, seed=1)
 BATCHES = 100
@@ -67,6 +70,54 @@ def test_a_diamond_gives_the_same_when_operators_are_killed() -> None:
     run = run_with_kills(ROWS, operators, {30: ("left",), 60: ("left", "join")})
     assert run.killed
     assert run.found["join"].equals(expected(ROWS, operators)["join"])
+
+
+def disordered(rows: pa.Table) -> pa.Table:
+    """Return events of which some come later than others of their time, by 12 at most."""
+    delays = np.random.default_rng(7).choice([0, 0, 0, 4, 12], rows.num_rows)
+    return rows.take(np.argsort(np.array(rows["ts"]) + delays, kind="stable"))
+
+
+def given_one_by_one(query: Query, slack: int, inputs: dict[str, pa.Table]) -> pa.Table:
+    """Return what a query gives for events that come one by one, as a column says."""
+    several = list(inputs) if len(inputs) > 1 else None
+    stream = op.open(query.disorder(op.KSlack(slack, arrival="moment")), sources=several)
+    found = [
+        stream.push(
+            rows.append_column("moment", pa.array(range(rows.num_rows))), name if several else None
+        )
+        for name, rows in inputs.items()
+    ]
+    return pa.concat_tables([*found, stream.finish()])
+
+
+@pytest.mark.parametrize("kinds", [("time", "count"), ("count", None)], ids=["windows", "last"])
+def test_events_out_of_order_give_the_same_when_operators_are_killed(
+    kinds: tuple[str, str | None],
+) -> None:
+    rows = disordered(ROWS.slice(0, 2400))
+    first, last = WINDOWS[kinds[0]], None if kinds[1] is None else WINDOWS[kinds[1]]
+    # Matches come in the order of their ends, and are read in that of their beginnings.
+    begun = values(last).order_by("begin")
+    # Some events are late, and some matches.
+    queries = {
+        "left": (pairs("a", "b", first), 8, ["events"]),
+        "right": (pairs("c", "d", first, keyed=True), 8, ["events"]),
+        "join": (begun, 15, ["left", "right"]),
+        "single": (begun, 15, ["left"]),
+    }
+    operators = {
+        name: query.disorder(op.KSlack(slack)).of(inputs)
+        for name, (query, slack, inputs) in queries.items()
+    }
+    run = run_with_kills(rows, operators, {20: ("left", "join"), 40: ("join", "single", "right")})
+    assert run.killed
+    known = {"events": rows}
+    for name, (query, slack, inputs) in queries.items():
+        known[name] = given_one_by_one(query, slack, {one: known[one] for one in inputs})
+    for name in ("join", "single"):
+        assert run.found[name].num_rows > 0
+        assert run.found[name].equals(known[name])
 
 
 def test_a_log_has_each_match_once_when_its_writer_is_killed(tmp_path: Path) -> None:
