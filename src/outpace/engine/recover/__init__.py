@@ -5,6 +5,7 @@
 - `given`: the places of matches that came out;
 - `layout`: the windows that matches may still come of, by the numbers of their events;
 - `needed`: which events a replay needs; the others are skipped;
+- `counted`: the operator of a graph, which counts its matches and tells what it needs by source;
 - `protocol`: what an operator of one's own is asked;
 - `shared`: that of several instances;
 - `recoverable`: the operator that gives savepoints, and is rebuilt from one and retained events.

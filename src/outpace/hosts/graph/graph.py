@@ -200,7 +200,8 @@ def graph(
         The queries by their names. A query reads all sources, or what `Query.of` names: sources by
         their identifiers, operators by their names. Events of several inputs are put in the order
         of the query: by time, sequence number (of a source with a column `seq`; else events are
-        counted) and name.
+        counted) and name. Events out of order are, too, with a `Query.disorder` that goes by events
+        alone: `KSlack`, `MPKSlack`, `Quantile`, `AQKSlack` or `LDOP`.
     sinks
         The operators whose matches come out, beside those that no other reads: their names, or
         what takes the matches of each, a function that is called with tables here, or a folder for
