@@ -51,6 +51,8 @@ class Events:
     #: The events that these were sliced from, and the place of the first one in them.
     _whole: tuple[Events, int] | None = field(default=None, init=False, repr=False, compare=False)
     _codes: Codes | None = field(default=None, init=False, repr=False, compare=False)
+    #: Whether all are of partition 0, as those without keys are.
+    _alone: bool = field(default=False, init=False, repr=False, compare=False)
     _content: RearrangedRows | None = field(default=None, init=False, repr=False, compare=False)
 
     @staticmethod
@@ -65,12 +67,28 @@ class Events:
 
         So are rows in their order, where they are not in it yet.
         """
-        events = Events(rows, ordinal[:0], ordinal, arrival, times)
-        del vars(events)["partition"]
+        numbers = codes[1]
+        alone = len(numbers) == 1 and not numbers[0]
+        events = Events._without_partition(rows, ordinal, arrival, times, alone=alone)
         object.__setattr__(events, "_codes", codes)
         if isinstance(rows, RearrangedRows):
             del vars(events)["rows"]
             object.__setattr__(events, "_content", rows)
+        return events
+
+    @staticmethod
+    def _without_partition(
+        rows: pa.Table | RearrangedRows,
+        ordinal: Integers,
+        arrival: Integers,
+        times: Integers,
+        *,
+        alone: bool = True,
+    ) -> Events:
+        """Return events whose partitions are made when they are asked for."""
+        events = Events(rows, ordinal[:0], ordinal, arrival, times)
+        del vars(events)["partition"]
+        object.__setattr__(events, "_alone", alone)
         return events
 
     def __getattr__(self, name: str) -> Any:
@@ -78,14 +96,31 @@ class Events:
         if name == "rows" and self._content is not None:
             object.__setattr__(self, "rows", self._content.table())
             return self.rows
-        if name != "partition" or self._codes is None:
+        if name == "partition" and self._alone:
+            # Memory that nobody has written to is full of zeros already.
+            partition = np.zeros(len(self.ordinal), np.int64)
+        elif name == "partition" and self._codes is not None:
+            codes, numbers = self._codes
+            partition = numbers[codes]
+        else:
             raise AttributeError(name)
-        codes, numbers = self._codes
-        # Memory that nobody has written to is full of zeros already.
-        only = len(numbers) == 1 and not numbers[0]
-        partition = np.zeros(len(codes), np.int64) if only else numbers[codes]
         object.__setattr__(self, "partition", partition)
         return partition
+
+    @property
+    def owner(self) -> int | None:
+        """The partition of all events, which are sorted by it; None where there are several."""
+        if self._alone:
+            return 0
+        partition = self.partition
+        alike = len(partition) and partition[0] == partition[-1]
+        return int(partition[0]) if alike else None
+
+    def showing(self, rows: pa.Table, times: Integers) -> Events:
+        """Return the events with other columns, or other times."""
+        if self._alone:
+            return Events._without_partition(rows, self.ordinal, self.arrival, times)
+        return Events(rows, self.partition, self.ordinal, self.arrival, times)
 
     @property
     def codes(self) -> Codes:
@@ -105,13 +140,13 @@ class Events:
         >>> events.slice(1, 3).and_next(events.slice(3, 5)).ordinal.tolist()
         [1, 2, 3, 4]
         """
-        part = Events(
-            self.rows.slice(low, high - low),
-            self.partition[low:high],
-            self.ordinal[low:high],
-            self.arrival[low:high],
-            self.times[low:high],
-        )
+        rows, ordinal = self.rows.slice(low, high - low), self.ordinal[low:high]
+        arrival = ordinal if self.arrival is self.ordinal else self.arrival[low:high]
+        numbers = ordinal, arrival, self.times[low:high]
+        if self._alone:
+            part = Events._without_partition(rows, *numbers)
+        else:
+            part = Events(rows, self.partition[low:high], *numbers)
         whole, begin = (self, 0) if self._whole is None else self._whole
         object.__setattr__(part, "_whole", (whole, begin + low))
         return part
@@ -122,13 +157,15 @@ class Events:
             (whole, begin), (other, following) = self._whole, events._whole
             if whole is other and begin + len(self.arrival) == following:
                 return whole.slice(begin, following + len(events.arrival))
-        return Events(
-            pa.concat_tables([self.rows, events.rows]),
-            np.concatenate([self.partition, events.partition]),
-            np.concatenate([self.ordinal, events.ordinal]),
-            np.concatenate([self.arrival, events.arrival]),
-            np.concatenate([self.times, events.times]),
-        )
+        rows = pa.concat_tables([self.rows, events.rows])
+        arrival = ordinal = np.concatenate([self.arrival, events.arrival])
+        if self.ordinal is not self.arrival or events.ordinal is not events.arrival:
+            ordinal = np.concatenate([self.ordinal, events.ordinal])
+        times = np.concatenate([self.times, events.times])
+        if self._alone and events._alone:
+            return Events._without_partition(rows, ordinal, arrival, times)
+        partition = np.concatenate([self.partition, events.partition])
+        return Events(rows, partition, ordinal, arrival, times)
 
 
 def event_ids(columns: Mapping[str, pa.Array], arrival: Integers) -> Integers:

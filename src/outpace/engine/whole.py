@@ -131,13 +131,15 @@ def _in_steps(
     """Yield what rows in order give, step by step."""
     operator, total = WholeOperator(_unchecked(spec)), ordered.num_rows
     size = ROWS_IN_STEP if _shares(spec) else max(1, total)
-    stimuli: list[Stimulus] = [
-        EventsArrived(ordered.slice(low, size)) for low in range(0, total, size)
-    ]
-    for number, stimulus in enumerate([*stimuli, SourceEnded()]):
-        yield emit_of(operator.step(stimulus)).matches
+    for low in range(0, max(1, total), size):
+        piece = ordered.slice(low, size)
+        if low + size < total:
+            moves = operator.front.step(EventsArrived(piece))
+        else:
+            moves = [_last_delivery(operator.front, piece)]
+        yield emit_of(operator.carry(moves)).matches
         if progress is not None:
-            progress(min((number + 1) * size, total), total)
+            progress(min(low + size, total), total)
 
 
 def deliveries(front: Front, stimuli: Iterable[Stimulus]) -> Iterator[Deliver]:
@@ -151,7 +153,12 @@ def deliveries(front: Front, stimuli: Iterable[Stimulus]) -> Iterator[Deliver]:
 
 def whole_delivery(spec: OperatorSpec, rows: pa.Table) -> Deliver:
     """Return all rows, which are in order, in one delivery; every window that they open closes."""
-    first, last = deliveries(Front(_unchecked(spec)), [EventsArrived(rows), SourceEnded()])
+    return _last_delivery(Front(_unchecked(spec)), rows)
+
+
+def _last_delivery(front: Front, rows: pa.Table) -> Deliver:
+    """Return the last rows, and the windows that they and the end close, in one delivery."""
+    first, last = deliveries(front, [EventsArrived(rows), SourceEnded()])
     closed = joined_windows(first.split.closed, last.split.closed)
     return replace(last, events=first.events, split=Split(first.split.opened, closed))
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers, Unsigned
-from outpace.engine.event import event_ids
+from outpace.engine.event import EVENT_ID, event_ids
 from outpace.engine.kernels.hashing import hash_runs
 from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.meaning import LANES, query_words
@@ -178,10 +178,24 @@ class UnmadeIds:
 
 def identified(task: Task, block: Block, found: BlockMatches) -> UnmadeIds:
     """Return what makes the ids of matches when they are asked for."""
-    ids = event_ids(block.columns, block.arrivals)
-    start = block.arrivals[found.start].astype(np.int64, copy=False)
-    taken, positions, offsets = ids[found.rows], found.positions.copy(), found.offsets.copy()
-    return UnmadeIds(task, start, ids[found.start], taken, positions, offsets)
+    arrivals = block.arrivals
+    positions, offsets = found.positions.copy(), found.offsets.copy()
+    if EVENT_ID.name in block.columns or not _without_gaps(block):
+        ids = event_ids(block.columns, arrivals)
+        start, first = arrivals[found.start].astype(np.int64, copy=False), ids[found.start]
+        taken = ids[found.rows]
+    else:
+        # To add is faster than to look up.
+        start = first = found.start + np.int64(arrivals[0])
+        taken = found.rows + np.int64(arrivals[0])
+    return UnmadeIds(task, start, first, taken, positions, offsets)
+
+
+def _without_gaps(block: Block) -> bool:
+    """Say whether the rows are one partition, and no event came in between."""
+    arrivals = block.arrivals
+    whole = len(block.segments) == 2 and len(arrivals) > 0
+    return whole and bool(arrivals[-1] - arrivals[0] == len(arrivals) - 1)
 
 
 def row_ids(

@@ -15,7 +15,6 @@ With keys, a step costs what it touches (`by_key`). Memory: see there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -284,7 +283,7 @@ class WindowMatcher(Stateful):
         if self._drifting is not None and self._drifting.time is not None and not len(times):
             # They do not travel, as a column has them.
             times = valid_times(self._drifting.time, events.rows.column(self._drifting.time))
-        return replace(events, rows=events.rows.select(self._columns), times=times)
+        return events.showing(events.rows.select(self._columns), times)
 
     def _choose(self, rows: int) -> Strategy:
         """Choose how to match, when it is known how many events come at once."""

@@ -40,14 +40,15 @@ def kept(events: Events, low: Integers, high: Integers) -> Events:
 
 def places(events: Events, partition: Integers, ordinal: Integers) -> Integers:
     """Return the row of each ordinal, or of the first one behind it; `events` are sorted."""
-    if len(events.partition) and events.partition[0] == events.partition[-1]:
-        first, size = int(events.ordinal[0]), len(events.ordinal)
+    owner, size = events.owner, len(events.ordinal)
+    if owner is not None and size:
+        first = int(events.ordinal[0])
         if int(events.ordinal[-1]) == first + size - 1:
             found = np.minimum(np.maximum(ordinal - first, 0), size)
         else:
             found = np.searchsorted(events.ordinal, ordinal)
-        found[partition < events.partition[0]] = 0
-        found[partition > events.partition[0]] = size
+        found[partition < owner] = 0
+        found[partition > owner] = size
         return found
     out = np.empty(len(partition), np.int64)
     find_pairs(events.partition, events.ordinal, partition, ordinal, out)
@@ -64,13 +65,16 @@ class Segments:
     @staticmethod
     def of(held: Events, partition: Integers) -> Segments:
         """Return the partitions of rows that are sorted by them, and other partitions."""
-        rows = held.partition
-        known = rows[:1]
-        if len(rows) and rows[0] != rows[-1]:
+        owner, size = held.owner, len(held.ordinal)
+        if owner is None or not size:
+            rows = held.partition
             known = rows[np.flatnonzero(np.diff(rows, prepend=-1))]
-        known = np.union1d(known, partition).astype(np.int64)
-        begin = np.searchsorted(rows, known)
-        return Segments(known, np.append(begin, len(rows)).astype(np.int64))
+            known = np.union1d(known, partition).astype(np.int64)
+            begin = np.searchsorted(rows, known)
+        else:
+            known = np.union1d(np.int64(owner), partition).astype(np.int64)
+            begin = np.where(known <= owner, 0, size)
+        return Segments(known, np.append(begin, size).astype(np.int64))
 
     def of_partition(self, partition: Integers) -> Integers:
         """Return the numbers of partitions among these."""
