@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Booleans, Integers, Unsigned
+from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.match.meaning import LANES, query_words
 from outpace.engine.match.program import Program
 from outpace.errors import MatchError
@@ -108,6 +109,9 @@ class Block:
             times, arrivals = self.times[order], self.arrivals[order]
         else:
             times, arrivals = self.stream[0], self.stream[1].copy()
+        # Mostly they rise, which is faster to see than the greatest so far is to find.
+        if is_ascending(times):
+            return times.copy(), arrivals
         return np.maximum.accumulate(times), arrivals
 
 

@@ -8,7 +8,8 @@ is told by events next to them alone, so a match costs what lies within the boun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -30,6 +31,9 @@ from outpace.pattern.bound import BoundUncertainty
 _ROOM: Final = 1 << 10
 _ROOM_MAX: Final = 1 << 27
 
+#: Tables of so many rows are kept for the next search, some megabytes.
+_SPARE_MAX: Final = 1 << 19
+
 
 @dataclass(frozen=True)
 class UncertainMatcher:
@@ -42,6 +46,8 @@ class UncertainMatcher:
     """
 
     task: Task
+    #: Tables that a search has done with, for the next one: memory that is known costs less.
+    _spare: list[tuple[Integers, Integers]] = field(default_factory=list, repr=False, compare=False)
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
@@ -65,13 +71,16 @@ class UncertainMatcher:
         end = np.maximum(begin, self._completed(block))
         spans = np.zeros((len(low), 2), np.int64) if block.spans is None else block.spans
         bounds = np.concatenate([np.stack([low, high, begin, end], axis=1), spans], axis=1)
-        rows, ends = self._found(block, bounds)
+        tables, written, found = self._found(block, bounds)
+        rows, ends = tables[0][:written], tables[1][:found]
         # The search goes through rows in their order, step by step, and way after way.
         order, offsets = pooled(len(ends), np.int64), pooled(len(ends) + 1, np.int64)
         latest, sure = pooled(len(ends), np.int64), pooled(len(ends), np.bool_)
         taken, positions = pooled(len(rows), np.int64), pooled(len(rows), np.int64)
         counts = np.zeros(block.size + 1, np.int64)
         kernel.order_found(rows, ends, counts, order, offsets, latest, sure, taken, positions)
+        if len(tables[0]) <= _SPARE_MAX:
+            self._spare[:] = [tables]
         sizes = np.diff(np.searchsorted(latest, block.segments))
         segment = np.repeat(np.arange(len(low)), sizes)
         before = np.cumsum(sizes) - sizes
@@ -114,11 +123,7 @@ class UncertainMatcher:
             return block.segments[1:]
         if block.watermark == NO_TIME:
             return block.segments[:-1]
-        passed = block.times + self._uncertainty.delay < block.watermark
-        completed: Integers = block.segments[:-1] + np.add.reduceat(
-            np.append(passed, False), block.segments[:-1]
-        ) * (block.segments[:-1] < block.segments[1:])
-        return completed
+        return self._first_at(block, np.full(1, block.watermark - self._uncertainty.delay))
 
     def _needed(self, block: Block, end: Integers) -> Integers:
         """Return for each segment the first row that a later match may need."""
@@ -129,18 +134,22 @@ class UncertainMatcher:
             return low.copy()
         waiting = end < high
         time = np.where(waiting, block.times[np.minimum(end, block.size - 1)], block.watermark)
-        number = np.arange(len(low))
-        needed = np.empty(len(low), np.int64)
-        since = time - self._uncertainty.reach
-        find_pairs(np.repeat(number, high - low), block.times, number, since, needed)
-        return needed
+        return self._first_at(block, time - self._uncertainty.reach)
 
-    def _found(self, block: Block, bounds: Integers) -> tuple[Integers, Integers]:
-        """Return the rows of all matches, and where each ends."""
+    def _first_at(self, block: Block, times: Integers) -> Integers:
+        """Return for each segment the first row at or behind a time, one for each or for all."""
+        low, high = block.segments[:-1], block.segments[1:]
+        if len(low) == 1:
+            return np.searchsorted(block.times, times)
+        number, found = np.arange(len(low)), np.empty(len(low), np.int64)
+        times = np.broadcast_to(times, len(low)).copy()
+        find_pairs(np.repeat(number, high - low), block.times, number, times, found)
+        return found
+
+    def _found(self, block: Block, bounds: Integers) -> tuple[tuple[Integers, Integers], int, int]:
+        """Return tables of the rows of all matches, and where each ends; and how full they are."""
         turns, known = Turns(self.task, block.size), self._uncertainty
-        room = max(_ROOM, block.size)
-        ends = pooled(3 * room, np.int64).reshape(-1, 3)
-        rows = pooled(2 * room * len(known.ways[0]), np.int64).reshape(-1, 2)
+        rows, ends = self._tables(max(_ROOM, block.size))
         place = np.zeros(4, np.int64)
         for way in self._ways:
             steps = way.pattern()
@@ -161,7 +170,19 @@ class UncertainMatcher:
                         rows, ends = _larger(rows, place[WRITTEN]), _larger(ends, place[FOUND])
                     else:
                         turns.end(self.task.pace.work, int(place[START]))
-        return rows[: place[WRITTEN]], ends[: place[FOUND]]
+        return (rows, ends), int(place[WRITTEN]), int(place[FOUND])
+
+    def _tables(self, room: int) -> tuple[Integers, Integers]:
+        """Return tables with any content for the rows of so many matches, and where each ends."""
+        size = room * len(self._uncertainty.ways[0])
+        with suppress(IndexError):  # Who searches at the same time finds none left.
+            rows, ends = self._spare.pop()
+            if len(rows) >= size:
+                return rows, ends
+        return (
+            pooled(2 * size, np.int64).reshape(-1, 2),
+            pooled(3 * room, np.int64).reshape(-1, 3),
+        )
 
 
 def _larger(table: Integers, used: int) -> Integers:

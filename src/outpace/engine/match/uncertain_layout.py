@@ -153,7 +153,7 @@ class SearchedWay:
             times,
             self._widths(block),
             sources,
-            np.zeros(int(sources.max(initial=-1)) + 1, np.int64),
+            np.zeros(int(sources.max(initial=-1)) + 1 if steps.sourced else 0, np.int64),
             early,
             late,
             fits,
