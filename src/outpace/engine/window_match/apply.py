@@ -88,20 +88,27 @@ def row_count(rows: OperatorRows) -> int:
 
 def fitted_rows(name: str, schema: pa.Schema, given: Iterable[OperatorRows]) -> pa.Table:
     """Return all that an operator gave as a table of a schema, or refuse what does not fit."""
-    tables = [schema.empty_table()]
+    tables: list[pa.Table] = []
     try:
         # Columns of Python values are joined first: each conversion to Arrow costs more than a row.
         for as_tables, some in itertools.groupby(given, lambda rows: isinstance(rows, pa.Table)):
             pieces: list[Any] = [rows for rows in some if rows is not None]
             tables += [
-                pa.table([table.column(f.name).cast(f.type) for f in schema], schema=schema)
+                _fitted(table, schema)
                 for table in (pieces if as_tables else [_joined(schema.names, pieces)])
             ]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError, TypeError) as error:
         raise DataError(
             f"operator {name} returned rows that do not fit its output", detail=str(error)
         ) from error
-    return pa.concat_tables(tables)
+    return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a schema, in its order, as it says their types."""
+    if table.schema == schema:
+        return table
+    return pa.table([table.column(f.name).cast(f.type) for f in schema], schema=schema)
 
 
 def _joined(names: Sequence[str], pieces: Sequence[Mapping[str, Sequence[object]]]) -> pa.Table:
@@ -272,14 +279,23 @@ class AppliedOperator(Stateful, ABC):
         return matches
 
     def _matches(
-        self, keys: pa.Table, given: Iterable[OperatorRows], each: RowPlaces
+        self,
+        keys: Sequence[tuple[object, ...]],
+        sizes: Sequence[int],
+        given: Iterable[OperatorRows],
+        each: RowPlaces,
     ) -> WindowMatches:
-        """Return rows in their total order, behind their keys; no two are the same match."""
+        """Return rows in their total order, behind their keys; no two are the same match.
+
+        Each key is that of so many rows.
+        """
         rows = fitted_rows(self.bound.query.name, self._given, given)
-        columns = {
-            **{name: keys.column(name) for name in self.bound.partition_by},
-            **{name: rows.column(name) for name in rows.column_names},
-        }
+        known: list[pa.ChunkedArray] = []
+        if self.bound.partition_by:
+            of_row = pa.array(np.repeat(np.arange(len(keys)), sizes))
+            known = self._key_columns(keys).take(of_row).columns[:-1]
+        columns = dict(zip(self.bound.partition_by, known, strict=True))
+        columns.update(zip(rows.column_names, rows.columns, strict=True))
         offsets = np.arange(rows.num_rows + 1, dtype=np.int64)
         table = with_numbers(
             self.bound,
@@ -290,7 +306,6 @@ class AppliedOperator(Stateful, ABC):
             each.end_time,
         )
         order = each.event, each.phase, each.number, each.partition
-        known = [keys.column(name) for name in self.bound.partition_by]
 
         def identify() -> MatchIds:
             window = each.start_time, each.number
@@ -478,13 +493,15 @@ class WindowedApply(AppliedOperator):
             return WindowMatches.none(self.bound.output)
         sizes = [len(piece.event) for piece in pieces]
         windows = [piece.window for piece in pieces]
+        single = all(size == 1 for size in sizes)
 
         def each(values: list[int]) -> Integers:
-            return np.repeat(np.array(values, np.int64), sizes)
+            found = np.array(values, np.int64)
+            return found if single else np.repeat(found, sizes)
 
-        keys = self._key_columns([window.key for window in windows])
         return self._matches(
-            keys.take(pa.array(np.repeat(np.arange(len(pieces)), sizes))),
+            [window.key for window in windows],
+            sizes,
             (piece.rows for piece in pieces),
             RowPlaces(
                 np.concatenate([piece.event for piece in pieces]),

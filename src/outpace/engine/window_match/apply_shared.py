@@ -165,11 +165,10 @@ class SharedApply(AppliedOperator):
         ]
         if not given:
             return WindowMatches.none(self.bound.output)
-        sizes = [len(one.places.event) for one in given]
-        keys = self._key_columns([one.key for one in given])
         columns = zip(*(vars(one.places).values() for one in given), strict=True)
         return self._matches(
-            keys.take(pa.array(np.repeat(np.arange(len(given)), sizes))),
+            [one.key for one in given],
+            [len(one.places.event) for one in given],
             (one.rows for one in given),
             RowPlaces(*map(np.concatenate, columns)),
         )

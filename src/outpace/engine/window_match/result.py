@@ -209,6 +209,8 @@ class WindowMatches:
 
     def ordered(self) -> WindowMatches:
         """Return the matches by x, phase, turn and partition; those of a window as they come."""
+        if len(self) < 2:
+            return self
         order = in_total_order(self.event, self.phase, self.turns, self.partition)
         return self if order is None else self.take(order)
 
