@@ -34,6 +34,7 @@ from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder, disorder
 from outpace.pattern.disorder import AdaptiveSlack, Disorder, InOrder, Invalid, KSlack, Late
 from outpace.pattern.node import Node
 from outpace.pattern.query import Query
+from outpace.pattern.types import is_instant, is_integer, value_type
 
 if TYPE_CHECKING:
     from outpace.hosts.graph.run import GraphRun
@@ -497,6 +498,12 @@ def _check_order(
             hint='write order_by("ts") with the one column of their times',
         )
     time = spec.bound.order_by[0]
+    kind = value_type(spec.schema.field(time).type)
+    if not (is_instant(kind) or is_integer(kind)):
+        raise BindError(
+            f"'{time}' is {kind}, and the events of several inputs are ordered by their time",
+            hint="order by timestamps, dates or integers",
+        )
     for one in inputs:
         if one in times and times[one] != time:
             raise BindError(

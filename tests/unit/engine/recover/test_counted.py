@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -21,6 +23,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import matches_of
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.order.source_merge import CAPACITY
 from outpace.engine.recover.counted import CountedOperator
 from outpace.engine.recover.needed import NeededNumbers
 from outpace.engine.recover.recoverable import savepoint_of
@@ -252,3 +255,43 @@ def test_how_sources_take_turns_makes_no_difference_to_what_is_given_again(
             found = found[:settled] + again
             assert operator.came_out == len(found)
     assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["within", "time"])
+@pytest.mark.parametrize("event_driven", [True, False])
+def test_promises_let_events_go_on_and_decide_nothing_by_themselves(
+    kind: str, event_driven: bool
+) -> None:
+    made = op.Query("q").order_by("ts").pattern("A -> B+").define(A="v < 6", B="v > 3")
+    asked = KINDS[kind](made.measures(n="COUNT(*)"))
+    spec = OperatorSpec(asked, SOURCE_SCHEMA, sources=NAMES[:2], event_driven=event_driven)
+    operator = CountedOperator(spec)
+
+    def given(stimulus: Stimulus) -> int:
+        return matches_of(operator.step(stimulus)).num_rows
+
+    rows = pa.table({"ts": [0, 1, 40], "k": list("abc"), "key": [0] * 3, "v": [1, 9, 1]})
+    rows = rows.cast(SOURCE_SCHEMA)
+    assert given(EventsArrived(rows.slice(0, 2), "east")) == 0
+    assert given(WatermarkArrived(30, "east")) == 0
+    by_time = given(WatermarkArrived(30, "north"))
+    assert operator.front.arrived == 2
+    assert (by_time > 0) is not event_driven
+    assert given(EventsArrived(rows.slice(2), "east")) == 0
+    by_event = given(WatermarkArrived(41, "north"))
+    assert (by_event > 0) is event_driven
+
+
+def test_a_source_that_is_far_ahead_is_refused_unless_its_host_lets_it_wait() -> None:
+    spec = OperatorSpec(query(0, keyed=False, selection="preferred"), ROWS.schema, sources=NAMES)
+    orders = [
+        CountedOperator(replace(spec, event_driven=driven)).front.intake.order
+        for driven in (True, False)
+    ]
+    rows = pa.table({"ts": np.zeros(CAPACITY, np.int64)})
+    for order in orders:
+        order.push(EventsArrived(rows, "east"))
+        assert order.ahead("east") == CAPACITY
+    orders[0].push(EventsArrived(rows.slice(0, 1), "east"))
+    with pytest.raises(op.DataError, match="ahead of source 'north'"):
+        orders[1].push(EventsArrived(rows.slice(0, 1), "east"))

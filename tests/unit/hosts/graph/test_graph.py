@@ -134,6 +134,13 @@ def test_inputs_that_do_not_tell_their_time_are_refused() -> None:
         bind(op.graph(EVENTS, operators), {"events": SCHEMA})
 
 
+def test_inputs_that_are_ordered_by_text_are_refused() -> None:
+    schema = SCHEMA.set(0, pa.field("ts", pa.string()))
+    with pytest.raises(op.BindError, match="'at' is string, and the events of several") as caught:
+        bind(op.graph(EVENTS, diamond(WINDOWS["count"])), {"events": schema})
+    assert "operator 'join'" in str(caught.value)
+
+
 def test_columns_that_inputs_have_in_common_go_over_the_links() -> None:
     bound = bind(op.graph(EVENTS, diamond(WINDOWS["count"])), {"events": SCHEMA})
     assert set(bound["left"].inputs[0].columns) == {"ts", "k", "v"}
