@@ -268,7 +268,7 @@ def test_promises_let_events_go_on_and_decide_nothing_by_themselves(
     operator = CountedOperator(spec)
 
     def given(stimulus: Stimulus) -> int:
-        return matches_of(operator.step(stimulus)).num_rows
+        return int(matches_of(operator.step(stimulus)).num_rows)
 
     rows = pa.table({"ts": [0, 1, 40], "k": list("abc"), "key": [0] * 3, "v": [1, 9, 1]})
     rows = rows.cast(SOURCE_SCHEMA)
