@@ -216,7 +216,9 @@ class Intake(Stateful):
             rows = self._ids.give(rows, source)
         try:
             arrived, unknown = self._arrived(rows)
-            released = self.order.push(replace(message, rows=arrived))
+            if arrived is not message.rows:
+                message = replace(message, rows=arrived)
+            released = self.order.push(message)
         except BaseException:
             self.order, self._follows = before
             raise

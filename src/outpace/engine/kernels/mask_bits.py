@@ -63,6 +63,36 @@ def add_compared(
 
 
 @compiled_when_worth
+def add_compared_to(
+    values: Numbers, constant: float, operator: int, bit: int, masks: Numbers
+) -> None:
+    """Add a bit where a value compares with a constant of its type.
+
+    `operator` is 0 for <, 1 for <=, 2 for =, 3 for <>, 4 for > and 5 for >=.
+    """
+    kind = masks.dtype.type
+    flag = kind(bit)
+    if operator == 0:
+        for row in range(len(values)):
+            masks[row] |= kind(values[row] < constant) * flag
+    elif operator == 1:
+        for row in range(len(values)):
+            masks[row] |= kind(values[row] <= constant) * flag
+    elif operator == 2:
+        for row in range(len(values)):
+            masks[row] |= kind(values[row] == constant) * flag
+    elif operator == 3:
+        for row in range(len(values)):
+            masks[row] |= kind(values[row] != constant) * flag
+    elif operator == 4:
+        for row in range(len(values)):
+            masks[row] |= kind(values[row] > constant) * flag
+    else:
+        for row in range(len(values)):
+            masks[row] |= kind(values[row] >= constant) * flag
+
+
+@compiled_when_worth
 def share_rows(
     bits: Numbers,
     column: Numbers,

@@ -18,11 +18,16 @@ import pyarrow as pa
 
 from outpace.engine.evaluate.columns import predicate_mask
 from outpace.engine.evaluate.mask import stored_values
-from outpace.engine.kernels.mask_bits import add_by_table, add_compared, add_where
+from outpace.engine.kernels.mask_bits import (
+    add_by_table,
+    add_compared,
+    add_compared_to,
+    add_where,
+)
 from outpace.engine.match.contract import Block
 from outpace.errors import DataError
 from outpace.pattern import types
-from outpace.pattern.bound import Apply, Predicate, PredicateClass, Read, walk
+from outpace.pattern.bound import Apply, Constant, Predicate, PredicateClass, Read, walk
 from outpace.pattern.values import computed
 
 #: A dictionary with more values is not worth evaluating apart from its rows.
@@ -125,10 +130,12 @@ _COMPARE = {
 def _add_comparison(
     predicate: Predicate, number: int, block: Block, masks: npt.NDArray[Any]
 ) -> bool:
-    """Add `price < PREV(price)` and its like without making the shifted column."""
+    """Add `price < PREV(price)` without making the shifted column, and `price < 3` at once."""
     node = predicate.expression
     if not isinstance(node, Apply) or node.function not in _COMPARE:
         return False
+    if any(isinstance(one, Constant) for one in node.arguments):
+        return _add_compared_to(node, number, block, masks)
     operator, swapped = _COMPARE[node.function]
     left, right = reversed(node.arguments) if swapped else node.arguments
     if not isinstance(left, Read) or not isinstance(right, Read):
@@ -146,6 +153,28 @@ def _add_comparison(
         1 << number,
         masks,
     )
+    return True
+
+
+#: Comparisons with a constant: the operator's number, and that of the one with sides exchanged.
+_COMPARE_TO = {"<": (0, 4), "<=": (1, 5), "=": (2, 2), "<>": (3, 3), ">": (4, 0), ">=": (5, 1)}
+
+
+def _add_compared_to(node: Apply, number: int, block: Block, masks: npt.NDArray[Any]) -> bool:
+    """Add the comparison of a column of numbers with a constant."""
+    (left, right), (operator, exchanged) = node.arguments, _COMPARE_TO[node.function]
+    if isinstance(left, Constant):
+        left, right, operator = right, left, exchanged
+    if not isinstance(left, Read) or not isinstance(right, Constant) or left.place.shift:
+        return False
+    kind = right.type
+    plain = types.is_integer(kind) or (types.is_floating(kind) and kind != pa.float16())
+    if right.value is None or left.type != kind or not plain:
+        return False
+    values = _stored(left, block)
+    if values is None:
+        return False
+    add_compared_to(values, values.dtype.type(right.value), operator, 1 << number, masks)
     return True
 
 

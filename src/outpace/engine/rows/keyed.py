@@ -111,6 +111,8 @@ class KeyedRows(Stateful):
 
     def _drop(self, keys: Integers) -> None:
         held = keys[self._size[keys] > 0]
+        if not len(held):
+            return
         dropped = np.zeros(len(self._runs), np.int64)
         np.add.at(dropped, self._run[held], self._size[held])
         self._size[held] = 0

@@ -41,6 +41,20 @@ _FEW_ROWS = 1 << 12
 
 _INT32_MAX = np.iinfo(np.int32).max
 
+#: By the number of a type whose values lie in a plain buffer: the bytes of each.
+_WIDTHS: dict[int, int] = {
+    kind.id: kind.bit_width // 8
+    for kind in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float16(), pa.float32(), pa.float64()),
+        *(pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us")),
+        *(pa.timestamp("us"), pa.duration("us")),
+    )
+}
+
+_NO_BOUNDS = np.zeros(1, np.int64)
+
 #: Stands for NaN where keys are compared: all of them are one key.
 _NOT_A_NUMBER = object()
 
@@ -169,7 +183,7 @@ def key_tuples(keys: pa.Table) -> list[tuple[Hashable, ...]]:
 
 def gather(column: pa.ChunkedArray | pa.Array, order: RowNumbers | None) -> pa.Array:
     """Return a column as one array in the given order; without one, and with one chunk, no copy."""
-    return place_rows(one_array(column), order, None, np.zeros(1, np.int64))
+    return place_rows(one_array(column), order, None, _NO_BOUNDS)
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -185,7 +199,7 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 def column_arrays(rows: pa.Table) -> dict[str, pa.Array]:
     """Return the columns of a table by name, each in one piece."""
-    return {name: one_array(rows.column(name)) for name in rows.column_names}
+    return dict(zip(rows.column_names, map(one_array, rows.columns), strict=True))
 
 
 def plain_integers(column: pa.ChunkedArray | pa.Array) -> Integers | None:
@@ -211,12 +225,7 @@ def plain_integers(column: pa.ChunkedArray | pa.Array) -> Integers | None:
 
 def _plain_width(data_type: pa.DataType) -> int:
     """Return the bytes of a value that lies in a plain buffer; 0 for all other types."""
-    if pa.types.is_boolean(data_type) or pa.types.is_dictionary(data_type):
-        return 0
-    if not (pa.types.is_primitive(data_type)):
-        return 0
-    width = int(data_type.bit_width) // 8
-    return width if width in (1, 2, 4, 8) else 0
+    return _WIDTHS.get(data_type.id, 0)
 
 
 @dataclass(frozen=True)

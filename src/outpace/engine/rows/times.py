@@ -30,7 +30,7 @@ _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 def time_values(
     bound: BoundQuery,
-    columns: Mapping[str, pa.Array],
+    columns: Mapping[str, pa.Array] | pa.Table,
     rows: Integers | range | None = None,
 ) -> Integers:
     """Return the times that WITHIN measures, or nothing for a query without WITHIN.

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers, grown
+from outpace.engine.arrays import Integers, distinct, grown
 from outpace.engine.event import Events
 from outpace.engine.rows.keyed import KeyedRows, RowsWithKeys
 from outpace.engine.snapshot import Stateful
@@ -117,7 +117,7 @@ class WindowsByKey(Stateful):
 
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""
-        partitions = np.unique(np.concatenate([events.partition, split.closed.partition]))
+        partitions = distinct(events.partition, split.closed.partition)
         if self._aside is None and self._partitions > max(MANY_MIN, MANY * len(partitions)):
             self._lay_aside()
         elif self._aside is not None and 2 * len(partitions) >= self._partitions:

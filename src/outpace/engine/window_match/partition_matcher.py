@@ -51,7 +51,7 @@ from outpace.engine.rows.partition import (
     one_array,
     place_rows,
 )
-from outpace.engine.rows.times import time_values, valid_times
+from outpace.engine.rows.times import time_values
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, integers, require, typed
 from outpace.engine.window_match.result import (
@@ -103,6 +103,7 @@ class PartitionMatcher(Stateful):
         self._columns = rows.names
         self._reach: Reach = reach_of(task)
         self._rows = rows
+        self._timed = task.bound.within is not None and task.bound.time is not None
         #: How often a step has begun to change what is kept.
         self.begun = 0
         # Most steps settle nothing, and to make an empty table takes as long as to find that out.
@@ -112,8 +113,8 @@ class PartitionMatcher(Stateful):
 
     def _begin(self) -> None:
         self._stops = Stops()
-        #: The rows kept, each with its ordinal and its arrival.
-        self._kept = KeyedRows(self._rows, 2)
+        #: The rows kept, each with its ordinal, its arrival, and its time where WITHIN measures it.
+        self._kept = KeyedRows(self._rows, 3 if self._timed else 2)
         self._deadlines = Deadlines()
         self._watermark = NO_TIME
 
@@ -163,14 +164,17 @@ class PartitionMatcher(Stateful):
             None where these events are all.
         """
         rows = events.rows.select(self._columns)
-        newest = max(min(watermark, TIME_LIMIT - 1), self._newest(rows))
+        times = events.times
+        if self._timed and len(times) != rows.num_rows:
+            times = time_values(self.task.bound, rows)
+        newest = max(min(watermark, TIME_LIMIT - 1), self._newest(times))
         passed = self._deadlines.passed(newest)
         _, numbers = events.codes
         keys = self._kept.keys if ended else distinct(numbers, passed)
         self._stops.make_room(numbers)
         clock = None if stream is None else (stream.times, stream.arrival)
         known = {"watermark": newest, "ended": ended, "stream": clock, "arrived": arrived}
-        block, keys = self._block(events, rows, keys.astype(np.int64), known)
+        block, keys = self._block(events, rows, times, keys.astype(np.int64), known)
         outcome = self.matcher(block, self._stops.resume(keys))
         matches, timed_out = self._emit(block, outcome)
         self.begun += 1
@@ -180,7 +184,7 @@ class PartitionMatcher(Stateful):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         kept = self._kept.take(self._kept.keys)
-        ordinal, arrival = kept.numbers
+        ordinal, arrival = kept.numbers[:2]
         places = pa.table({"partition": kept.key, "ordinal": ordinal, "arrival": arrival})
         header = {"query": fingerprint(self.task.bound), "watermark": self._watermark}
         return State(header, [self._stops.table(), places, kept.rows])
@@ -208,11 +212,10 @@ class PartitionMatcher(Stateful):
             places, partition=range(len(taken)), ordinal=NATURAL, arrival=range(arrived)
         )
         self._check_places(key, ordinal, arrival, taken)
-        kept = RowsWithKeys(rows.combine_chunks(), key, np.stack([ordinal, arrival]))
         begin = np.flatnonzero(np.diff(key, prepend=-1))
-        self._kept.replace(key[begin], kept)
-        read = {name: gather(rows.column(name), None) for name in self._columns}
-        times = time_values(self.task.bound, read)
+        times = time_values(self.task.bound, rows)
+        numbers = np.stack([ordinal, arrival, times] if self._timed else [ordinal, arrival])
+        self._kept.replace(key[begin], RowsWithKeys(rows.combine_chunks(), key, numbers))
         ends = np.append(begin[1:], len(key))
         waiting = begin + self._stops.resume(key[begin]).next_start - ordinal[begin]
         self._wait(key[begin], times, np.minimum(waiting, ends), ends)
@@ -298,7 +301,12 @@ class PartitionMatcher(Stateful):
         return shown
 
     def _block(
-        self, events: Events, rows: pa.Table, keys: Integers, known: dict[str, Any]
+        self,
+        events: Events,
+        rows: pa.Table,
+        times: Integers,
+        keys: Integers,
+        known: dict[str, Any],
     ) -> tuple[Block, Integers]:
         """Join the rows kept of some keys and the new ones; return the block and its keys.
 
@@ -320,11 +328,13 @@ class PartitionMatcher(Stateful):
             for name in self._columns
         }
         # Fresh memory would cost more than to fill it.
-        numbers = pooled(2 * len(codes), np.int64).reshape(2, -1)
+        new_numbers = [events.ordinal, events.arrival, *[times] * self._timed]
+        numbers = pooled(len(new_numbers) * len(codes), np.int64).reshape(len(new_numbers), -1)
         held = len(kept.key)
         numbers[:, :held] = kept.numbers
-        numbers[0, held:], numbers[1, held:] = events.ordinal, events.arrival
-        ordinals, arrivals = (_grouped(line, grouping) for line in numbers)
+        for line, values in zip(numbers, new_numbers, strict=True):
+            line[held:] = values
+        ordinals, arrivals, *measured = (_grouped(line, grouping) for line in numbers)
         there = np.flatnonzero(np.diff(grouping.segments))
         segments = np.append(grouping.segments[there], len(codes))
         ahead = 0 if known["ended"] else self._reach.ahead
@@ -338,18 +348,16 @@ class PartitionMatcher(Stateful):
             visible=np.maximum(segments[1:] - ahead, segments[:-1]),
             ordinals=ordinals,
             arrivals=arrivals,
-            times=time_values(self.task.bound, columns),
+            times=measured[0] if measured else numbers[0, :0],
             **known,
         )
         return block, keys[there]
 
-    def _newest(self, rows: pa.Table) -> int:
-        """Return the watermark after these rows."""
-        bound = self.task.bound
-        if bound.within is None or bound.time is None or not rows.num_rows:
+    def _newest(self, times: Integers) -> int:
+        """Return the watermark after rows with these times."""
+        if not self._timed or not len(times):
             return self._watermark
-        last = rows.column(bound.time).slice(rows.num_rows - 1)
-        return max(self._watermark, int(valid_times(bound.time, last)[0]))
+        return max(self._watermark, int(times[-1]))
 
     def _retain(self, block: Block, keys: Integers, outcome: Outcome) -> tuple[Integers, Integers]:
         """Keep what is still needed of each partition; see `StepResult` for what is returned."""
@@ -361,7 +369,8 @@ class PartitionMatcher(Stateful):
         rows = np.repeat(end - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
         columns = [gather(block.columns[name], rows) for name in self._columns]
         kept = pa.Table.from_arrays(columns, schema=self._rows)
-        numbers = np.stack([block.ordinals[rows], block.arrivals[rows]])
+        lines = block.ordinals, block.arrivals, *[block.times] * self._timed
+        numbers = np.stack([line[rows] for line in lines])
         self._kept.replace(keys, RowsWithKeys(kept, np.repeat(keys, sizes), numbers))
         self._deadlines.forget(self._watermark)
         self._wait(keys, block.times, outcome.keep_from, end)

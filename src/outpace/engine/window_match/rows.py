@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import Integers, distinct
 from outpace.engine.event import Events, select
 from outpace.engine.kernels.grouping import find_pairs, is_ascending
 
@@ -69,10 +69,10 @@ class Segments:
         if owner is None or not size:
             rows = held.partition
             known = rows[np.flatnonzero(np.diff(rows, prepend=-1))]
-            known = np.union1d(known, partition).astype(np.int64)
+            known = distinct(known, partition)
             begin = np.searchsorted(rows, known)
         else:
-            known = np.union1d(np.int64(owner), partition).astype(np.int64)
+            known = distinct(np.array([owner]), partition)
             begin = np.where(known <= owner, 0, size)
         return Segments(known, np.append(begin, size).astype(np.int64))
 

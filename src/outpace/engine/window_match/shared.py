@@ -80,6 +80,8 @@ class SharedWindows(Stateful):
         self._every = task.bound.query.duplicates
         self._keyed = bool(task.bound.partition_by)
         self._held = nothing
+        # Most steps find nothing, and to make an empty table takes long.
+        self._no_matches = WindowMatches.none(task.bound.output)
         self._slots = WindowSlots()
         self._known = KnownMatches()
         #: Gets the events of what is found, where somebody asks for them.
@@ -165,7 +167,9 @@ class SharedWindows(Stateful):
         walked = self._walk(block, segments.of_partition(partition), row, windows, reach, swept)
         match, reach, ends = walked.found
         runs = WindowRuns(match, block.arrivals[reach - 1 + self._ahead], ends, walked.windows)
-        matches = spread(self._task, block, swept.found, runs, slots.all_windows)
+        matches = self._no_matches
+        if len(runs.window):
+            matches = spread(self._task, block, swept.found, runs, slots.all_windows)
         apart = [spread(self._task, part.block, part.found, part.runs, waiting) for part in entered]
         undecided = np.flatnonzero(~inside)
         closed = slots.chained.stop[here[undecided]] != OPEN

@@ -264,6 +264,9 @@ _NUMBER = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 _TIME = (pa.types.is_timestamp, pa.types.is_date)
 _TEXT = (pa.types.is_string, pa.types.is_large_string)
 
+#: By the number of a view type the plain one.
+_PLAIN = {pa.string_view().id: pa.string(), pa.binary_view().id: pa.binary()}
+
 
 def _is_value(value: object) -> bool:
     """Whether it is one value and not a column of them."""
@@ -272,10 +275,9 @@ def _is_value(value: object) -> bool:
 
 def _without_views(table: pa.Table) -> pa.Table:
     """Turn view types, which few of Arrow's functions take, into the plain ones."""
-    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    if not any(field.type in plain for field in table.schema):
+    if not any(kind.id in _PLAIN for kind in table.schema.types):
         return table
-    fields = [field.with_type(plain.get(field.type, field.type)) for field in table.schema]
+    fields = [field.with_type(_PLAIN.get(field.type.id, field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))
 
 

@@ -62,12 +62,15 @@ class _Origin:
         How far time had come, by column: no later match has an event before it.
     matches
         The matches.
+    gone
+        Lets it be forgotten with the table.
     taken_by
         The streams that have taken the events: should they come again, they are others.
     """
 
     times: dict[str, int]
     matches: WindowMatches
+    gone: weakref.ref[pa.Table]
     taken_by: WeakSet[StreamMatcher] = field(default_factory=WeakSet)
 
 
@@ -295,6 +298,7 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table]):
         """Return matches that tell a stream that they are pushed into what is known of them."""
         marked = matches.table.slice(0)  # an object of its own
         times = {} if time == NO_TIME else dict.fromkeys(self._timed, time)
-        _origins[id(marked)] = _Origin(times, matches)
-        weakref.finalize(marked, _origins.pop, id(marked))
+        number = id(marked)
+        gone = weakref.ref(marked, lambda _: _origins.pop(number, None))
+        _origins[number] = _Origin(times, matches, gone)
         return marked
