@@ -159,7 +159,8 @@ class SharedOrder(Stateful):
         After an error each of them goes its own way, and the one that it is of is found so.
         """
         emits: dict[str, Emit] = {}
-        for alike in [one for one in self._alike if one.members[0] in link]:
+        own = {one.query.name for one in link}
+        for alike in [one for one in self._alike if one.members[0].query.name in own]:
             names = [one.query.name for one in alike.members]
             going = [number for number, name in enumerate(names) if name not in failed]
             try:
