@@ -216,7 +216,8 @@ class OperatorSpec:
     @cached_property
     def arriving(self) -> pa.Schema:
         """The columns that events have when they are put in order."""
-        return self.schema.append(EVENT_ID) if self.identified else self.schema
+        added = self.identified and EVENT_ID.name not in self.schema.names
+        return self.schema.append(EVENT_ID) if added else self.schema
 
     @property
     def measured(self) -> bool:

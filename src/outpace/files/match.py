@@ -147,7 +147,8 @@ class FileWindows:
     def split(self) -> Iterator[pa.RecordBatch]:
         """Yield the batches of all rows, reading what opens and closes windows."""
         query, columns = without_pattern(self._plan.bound.query), self._plan.split_columns
-        operator = OperatorSpec(query, self._plan.files.schema, checked=False)
+        schema = pa.schema([self._plan.files.schema.field(name) for name in columns])
+        operator = OperatorSpec(query, schema, checked=False)
         task = WindowTask(self._plan.query_plan, operator, columns)
         ordered = (self._read_unit(unit, columns) for unit in self._plan.units)
         return task.split(ordered, described=True)

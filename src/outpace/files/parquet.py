@@ -18,10 +18,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from outpace.engine.event import EVENT_ID
 from outpace.errors import DataError
 from outpace.files.find import FilePlace, find_files
 from outpace.pattern.argument import a_flag, a_path, listed, shown
@@ -135,6 +137,8 @@ class RowGroup:
         What the footer says of each column; nested columns have none.
     constants
         The columns that the names of its folders give, `column=value`.
+    place
+        The place of its first row among the rows of all files, where rows bring theirs.
     """
 
     path: str
@@ -143,6 +147,7 @@ class RowGroup:
     sizes: Mapping[str, int]
     statistics: Mapping[str, Statistics]
     constants: Mapping[str, Any]
+    place: int = 0
 
     @property
     def name(self) -> str:
@@ -191,9 +196,27 @@ class FileList:
         )
         return replace(self, groups=groups)
 
+    def with_places(self) -> FileList:
+        """Return the list whose rows bring their places among all, as a column of its own."""
+        if EVENT_ID.name in self.schema.names:
+            return self
+        groups, place = [], 0
+        for group in self.groups:
+            ends = Statistics(place, place + group.rows - 1, 0)
+            groups.append(
+                replace(
+                    group,
+                    sizes={**group.sizes, EVENT_ID.name: 8 * group.rows},
+                    statistics={**group.statistics, EVENT_ID.name: ends},
+                    place=place,
+                )
+            )
+            place += group.rows
+        return replace(self, schema=self.schema.append(EVENT_ID), groups=tuple(groups))
+
     def read(self, group: RowGroup, columns: Sequence[str]) -> pa.Table:
         """Read some columns of one row group, in the order asked for."""
-        stored = [name for name in columns if name not in group.constants]
+        stored = _stored(group, columns)
         try:
             with self._open(group) as file:
                 table = file.read_row_group(group.number, columns=stored, use_threads=False)
@@ -205,7 +228,7 @@ class FileList:
         self, group: RowGroup, columns: Sequence[str], rows: int = BATCH_ROWS
     ) -> Iterator[pa.Table]:
         """Read some columns of one row group in pieces; what is not asked for is not decoded."""
-        stored = [name for name in columns if name not in group.constants]
+        stored, read = _stored(group, columns), 0
         try:
             with self._open(group) as file:
                 pieces = file.iter_batches(
@@ -213,18 +236,29 @@ class FileList:
                 )
                 for piece in pieces:
                     table = pa.Table.from_batches([piece])
-                    yield self._complete(group, table, columns)
+                    yield self._complete(group, table, columns, read)
+                    read += table.num_rows
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(group, error) from error
 
     def _open(self, group: RowGroup) -> pq.ParquetFile:
         return pq.ParquetFile(self.filesystem.open_input_file(group.path), pre_buffer=False)
 
-    def _complete(self, group: RowGroup, table: pa.Table, columns: Sequence[str]) -> pa.Table:
-        """Add the columns that folders give, and give each column its type."""
+    def _complete(
+        self, group: RowGroup, table: pa.Table, columns: Sequence[str], before: int = 0
+    ) -> pa.Table:
+        """Add places and the columns that folders give, and give each column its type.
+
+        So many rows of the row group come before.
+        """
         filled = []
         for name in columns:
             wanted = self.schema.field(name).type
+            if name == EVENT_ID.name:
+                first = group.place + before
+                places = pa.array(np.arange(first, first + table.num_rows))
+                filled.append(pa.chunked_array([places]))
+                continue
             if name in group.constants:
                 value = pa.scalar(group.constants[name], wanted)
                 filled.append(pa.chunked_array([pa.repeat(value, table.num_rows)]))
@@ -235,6 +269,11 @@ class FileList:
         if not columns:
             return table.select([])
         return pa.Table.from_arrays(filled, schema=fields)
+
+
+def _stored(group: RowGroup, columns: Sequence[str]) -> list[str]:
+    """Return the columns that are read of a file."""
+    return [name for name in columns if name not in group.constants and name != EVENT_ID.name]
 
 
 def list_files(files: ParquetFiles) -> FileList:

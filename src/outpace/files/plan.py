@@ -220,7 +220,9 @@ def plan_files(files: FileList, query: Query, *, shuffles: bool = True) -> Files
       divided in batches of windows: 1 share
       duplicates: a task gives the matches that count for its own windows; nothing is merged
     """
-    plan, columns = _read_by_tasks(plan_query(query, files.schema), files.schema)
+    plan = plan_query(query, files.schema)
+    files = files.with_places() if plan.brings_places else files
+    plan, columns = _read_by_tasks(plan, files.schema)
     groups = tuple(
         group
         for group in files.groups

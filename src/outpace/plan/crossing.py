@@ -14,11 +14,12 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 
+from outpace.engine.event import EVENT_ID
 from outpace.engine.match.bits import BITS, BitTask, counts_unused, with_bits
 from outpace.engine.match.contract import Task
 from outpace.engine.match.task import kept_columns, prepare
@@ -56,6 +57,11 @@ class Crossing:
     drop_unused: bool = False
 
     @property
+    def brings_places(self) -> bool:
+        """Whether rows bring their places among all, which are the ids of events."""
+        return EVENT_ID.name in self.columns
+
+    @property
     def bit_columns(self) -> dict[str, str]:
         """The Spark SQL of each column of bits, signed bytes, by the column's name."""
         columns: dict[str, list[str]] = {}
@@ -86,7 +92,9 @@ class Crossing:
         """Return what `explain()` shows of it."""
         size = len(self.bit_columns)
         added = [f"{size} byte{'s' * (size > 1)} of bits"] if size else []
-        crossing = [", ".join(map(print_name, self.columns)), *added]
+        added += ["the places of rows"] if self.brings_places else []
+        named = (name for name in self.columns if name != EVENT_ID.name)
+        crossing = [", ".join(map(print_name, named)), *added]
         return [
             f"computed by Catalyst: {_count(len(self.computed), 'condition')}",
             *(f"  {name}: {sql}" for name, sql in self.computed),
@@ -124,7 +132,12 @@ class QueryCrossing(Crossing):
 
 
 def plan_crossing(
-    query: Query, schema: pa.Schema, *, timeouts: bool = False, moved: str | None = None
+    query: Query,
+    schema: pa.Schema,
+    *,
+    timeouts: bool = False,
+    moved: str | None = None,
+    places: bool = False,
 ) -> QueryCrossing:
     """Decide what of rows of a schema crosses.
 
@@ -136,6 +149,8 @@ def plan_crossing(
         Whether partial matches that WITHIN ended are asked for.
     moved
         The time, where events may get another one behind the crossing.
+    places
+        Whether rows bring their places among all, as a column of their own.
     """
     windows = None if query.windows is None else bind_windows(query, schema)
     if query.operator is not None:
@@ -147,6 +162,10 @@ def plan_crossing(
             windows=windows,
         )
     task = prepare(query, schema, timeouts=timeouts)
+    if places:
+        # Nothing shows the ids that rows bring.
+        schema = schema.append(EVENT_ID)
+        task = replace(task, bound=replace(task.bound, schema=schema))
     bits, computed = _computed_by_catalyst(task, moved)
     used = {*kept_columns(bits.task, schema), *(() if windows is None else windows.columns)}
     return QueryCrossing(

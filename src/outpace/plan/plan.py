@@ -18,7 +18,6 @@ from outpace.engine.divide.batches import TimeBatches
 from outpace.engine.divide.border import remembers
 from outpace.engine.match.reach import reach_of
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.errors import UnsupportedError
 from outpace.pattern.bound import MatchIdentity
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
@@ -80,7 +79,8 @@ class Plan(QueryCrossing):
         """The operator that tasks have parts of; those in one process share what is compiled."""
         bound, task = (self.bound, None) if self.bits is None else (self.task.bound, self.task)
         # Whoever gives rows to its parts has put them in order.
-        return OperatorSpec(bound.query, bound.schema, task, checked=False)
+        places = self.brings_places and task is not None
+        return OperatorSpec(bound.query, bound.schema, task, checked=False, brings_ids=places)
 
     @property
     def merges(self) -> bool:
@@ -131,6 +131,8 @@ class Plan(QueryCrossing):
             lines.append(f"a row is sent about {self.batches.duplication:.1f} times")
         if self.batches is not None and self.bound.query.numbered:
             lines.append("match numbers: another pass over the time column counts the rows")
+        if self.brings_places:
+            lines.append("match ids: another pass counts the rows of each partition")
         lines += self.result_lines()
         order = ", ".join(map(print_name, self.bound.order_by))
         if order:
@@ -183,7 +185,7 @@ class Plan(QueryCrossing):
 
 
 def plan_query(query: Query, schema: pa.Schema) -> Plan:
-    """Plan a query over rows of a schema.
+    """Plan a query over rows of a schema, which bring their places where ids are asked for.
 
     Examples
     --------
@@ -198,14 +200,9 @@ def plan_query(query: Query, schema: pa.Schema) -> Plan:
     (<Division.SPLIT: 'in batches of windows'>, 262144, True, ('ts',))
     """
     crossing = plan_crossing(query, schema)
+    if crossing.bound.has(MatchIdentity):
+        crossing = plan_crossing(query, schema, places=True)
     bound, windows, width = crossing.bound, crossing.windows, 0
-    if bound.has(MatchIdentity):
-        raise UnsupportedError(
-            "MATCH_ID() needs the places of all rows, which the tasks of a batch do not know",
-            where="measures",
-            hint="match the rows in process, or as a stream; or show what tells your events apart, "
-            "as FIRST(seq) and LAST(seq) may",
-        )
     if by_windows(query):
         division, reason = divide_windows(bound, windows)
     else:

@@ -191,7 +191,7 @@ def test_every_row_of_a_match_shows_its_id() -> None:
     assert [text[:2] for text in doubled] == ["m-"]
 
 
-@pytest.mark.parametrize("clause", ["define", "aggregate", "windows", "duplicates", "batch"])
+@pytest.mark.parametrize("clause", ["define", "aggregate", "windows", "duplicates"])
 def test_an_id_is_refused_where_nobody_knows_it(clause: str) -> None:
     query = query_of("A B", "none", keyed=False, duplicates=False)
     queries = {
@@ -199,13 +199,11 @@ def test_an_id_is_refused_where_nobody_knows_it(clause: str) -> None:
         "aggregate": query.measures(n="COUNT(MATCH_ID())"),
         "windows": query.over(op.windows.between(open="MATCH_ID() = 'a'", close="kind = 1")),
         "duplicates": query.over(op.windows.time(9, slide=3), duplicates=True),
-        "batch": query,
     }
     with pytest.raises(op.BindError):
         plan_query(queries[clause], SCHEMA)
-    if clause != "batch":
-        with pytest.raises(op.BindError):
-            op.match(SCHEMA.empty_table(), queries[clause])
+    with pytest.raises(op.BindError):
+        op.match(SCHEMA.empty_table(), queries[clause])
 
 
 def test_rows_of_an_operator_have_the_ids_of_a_stream() -> None:

@@ -78,6 +78,7 @@ def test_any_cut_of_row_groups_gives_what_one_table_gives(data: st.DataObject) -
     kinds = data.draw(st.lists(st.integers(0, 2), min_size=size, max_size=size), label="kinds")
     steps = data.draw(st.lists(st.sampled_from((0, 1, 1, 3)), min_size=size, max_size=size))
     query = data.draw(st.sampled_from(QUERIES))
+    query = query.measures(id="MATCH_ID()") if data.draw(st.booleans(), label="ids") else query
     table = events(kinds, np.cumsum(steps).tolist())
     rows = data.draw(st.integers(1, 20), label="rows in a group")
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:

@@ -83,6 +83,8 @@ def test_files_give_what_a_table_gives(
 ) -> None:
     query = PATTERNS[pattern].over(KINDS[kind], duplicates=duplicates, numbered=numbered)
     query = query.instances(3, Batches(2)).partition_by(*["key"] * keyed)
+    if not duplicates:
+        query = query.measures(mine="MATCH_ID()")
     way, _, found = from_files(query, table, group)
     assert way is not Way.ROWS
     assert found == rows(match_windows(query, table))

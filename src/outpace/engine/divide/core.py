@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
+from outpace.engine.event import EVENT_ID
 from outpace.engine.kernels import reduce
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.choose import choose_matcher
@@ -222,7 +223,11 @@ def with_skip(task: Task, after: AfterMatch) -> Task:
     """Return a task that differs in where the search goes on after a match."""
     if task.bound.query.effective_skip == after:
         return task
-    return prepare(replace(task.bound.query, skip=after), task.bound.schema)
+    # Rows may bring their ids.
+    schema = pa.schema([field for field in task.bound.schema if field.name != EVENT_ID.name])
+    other = prepare(replace(task.bound.query, skip=after), schema)
+    bound = replace(other.bound, schema=task.bound.schema)
+    return replace(other, bound=bound, meaning=task.meaning or task.bound.query)
 
 
 def first_at(times: Integers, time: int) -> int:

@@ -319,6 +319,7 @@ def _every_start(task: Task) -> Task:
         query = replace(query, skip=AfterMatch(Skip.TO_NEXT_ROW))
     return replace(
         task,
+        meaning=task.meaning or bound.query,
         bound=replace(
             bound,
             query=query,

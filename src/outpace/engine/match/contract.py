@@ -23,6 +23,7 @@ from outpace.engine.match.meaning import LANES, query_words
 from outpace.engine.match.program import Program
 from outpace.errors import MatchError
 from outpace.pattern.bound import BoundQuery
+from outpace.pattern.query import Query
 
 #: A search from one start stops with an error after this many steps, and so many for each row of
 #: its block: what is linear or nearly so always ends, what is exponential does not go on for ever.
@@ -266,18 +267,22 @@ class Matcher(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """All that a matcher needs to know of a query."""
+    """All that a matcher needs to know of a query.
+
+    Where another query is matched in the place of one, `meaning` is that: ids of matches are its.
+    """
 
     bound: BoundQuery
     program: Program
     timeouts: bool = False
     step_budget: int = field(default=STEP_BUDGET)
     pace: Pace = field(default_factory=Pace, compare=False)
+    meaning: Query | None = None
 
     @cached_property
     def salts(self) -> Unsigned:
         """Numbers for the ids of matches: two for what the query means, and those of the halves."""
-        return np.stack([query_words(self.bound.query), LANES])
+        return np.stack([query_words(self.meaning or self.bound.query), LANES])
 
     @cached_property
     def variables(self) -> Integers:

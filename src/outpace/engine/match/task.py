@@ -83,9 +83,12 @@ def with_clock_errors(task: Task) -> Task:
 
 
 def kept_columns(task: Task, schema: pa.Schema) -> tuple[str, ...]:
-    """Return the columns that must travel: all that are read, and all that come out."""
+    """Return the columns that must travel: all that are read, and all that come out.
+
+    Ids of events do, where rows bring them.
+    """
     out = set(task.bound.matched.names)
-    wanted = {*task.bound.columns, *task.bound.partition_by, *task.bound.order_by}
+    wanted = {*task.bound.columns, *task.bound.partition_by, *task.bound.order_by, EVENT_ID.name}
     return tuple(name for name in schema.names if name in wanted or name in out)
 
 

@@ -58,7 +58,8 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
     work: Callable[[FilesPlan, RecordBatches], Iterator[pa.RecordBatch]]
     match plan.way:
         case Way.ROWS:
-            return match_frame(rows_frame(session, plan.files, plan.columns), query)
+            rows = rows_frame(session, plan.files, plan.columns)
+            return match_frame(rows, query, placed=divided.brings_places)
         case Way.SHARES if divided.windows is None:
             parts, work = session.range(0, len(plan.units)), _match_core
         case Way.SHARES:

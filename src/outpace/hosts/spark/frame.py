@@ -18,7 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
@@ -34,6 +34,7 @@ from outpace.engine.divide.ranges import (
     merged_schema,
     pack_ranges,
 )
+from outpace.engine.event import EVENT_ID
 from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
@@ -51,22 +52,38 @@ BATCH_ROWS: Final = 65_536
 PACK_ROWS: Final = 1 << 19
 PACK_BYTES: Final = 64 << 20
 
+#: Spark numbers the rows of a partition in the lower bits of a number.
+_PLACE_BITS: Final = 33
+_OTHER_ROWS: Final = (
+    "the DataFrame does not have the same rows in the same partitions each time that it is read, so"
+    " MATCH_ID() does not know their places; cache it, or write it to a table first"
+)
+
 #: Blocks of one partition are numbered from its number times this.
 _BLOCKS_MAX: Final = 1 << 32
 
 
 def match_frame(
-    frame: DataFrame, query: Query, sources: tuple[str, ...] | None = None
+    frame: DataFrame,
+    query: Query,
+    sources: tuple[str, ...] | None = None,
+    *,
+    placed: bool = False,
 ) -> DataFrame:
     """Find the matches of a query in a DataFrame; nothing runs before the result is used.
 
-    Only a stream has several sources.
+    Only a stream has several sources. Rows that are placed bring their places among all.
     """
     if is_streaming(frame):
         from outpace.hosts.spark.stream import StreamSearch
 
         return StreamSearch(frame, query, sources).matches()
-    plan = plan_query(query, arrow_schema(frame))
+    schema = arrow_schema(frame)
+    if placed:
+        schema = pa.schema([field for field in schema if field.name != EVENT_ID.name])
+    plan = plan_query(query, schema)
+    if plan.brings_places and not placed:
+        frame = with_places(frame)
     rows = crossing_rows(frame, plan)
     if by_windows(query):
         from outpace.hosts.spark.frame_windows import match_windows
@@ -81,6 +98,35 @@ def match_frame(
         partitions = partitions.sortWithinPartitions(*keys, *order)
     match = partial(match_sorted, partial(_work, plan))
     return map_rows(partitions, match, plan.crossing, plan.bound.output)
+
+
+def with_places(frame: DataFrame) -> DataFrame:
+    """Return the rows with their places among all, as `toArrow` gives them: the ids of events.
+
+    Spark numbers the rows of each partition, and another pass over the DataFrame counts them. Where
+    that finds other partitions, the places are not known, which is an error.
+    """
+    partition, rows, before = "__outpace_partition", "__outpace_rows", "__outpace_before"
+    earlier = Window.orderBy(partition).rowsBetween(Window.unboundedPreceding, -1)
+    counts = (
+        frame.groupBy(sf.spark_partition_id().alias(partition))
+        .agg(sf.count(sf.lit(1)).alias(rows))
+        .select(
+            sf.col(partition).cast("long").alias(partition),
+            rows,
+            sf.coalesce(sf.sum(rows).over(earlier), sf.lit(0)).alias(before),
+        )
+    )
+    number = "__outpace_number"
+    numbered = frame.withColumn(number, sf.monotonically_increasing_id())
+    numbered = numbered.withColumn(partition, sf.shiftright(number, _PLACE_BITS))
+    place = sf.col(number) - sf.shiftleft(partition, _PLACE_BITS)
+    known = sf.when(place < sf.col(rows), sf.col(before) + place)
+    known = known.otherwise(sf.raise_error(sf.lit(_OTHER_ROWS)).cast("long"))
+    joined = numbered.join(sf.broadcast(counts), partition, "left")
+    columns = [sf.col(quoted(name)) for name in frame.columns]
+    fields = [*frame.schema.fields, *from_arrow_schema(pa.schema([EVENT_ID])).fields]
+    return with_schema(joined.select(*columns, known.alias(EVENT_ID.name)), StructType(fields))
 
 
 def crossing_rows(frame: DataFrame, plan: Crossing) -> DataFrame:
