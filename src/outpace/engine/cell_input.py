@@ -53,6 +53,8 @@ class CellInput:
         self._front = front
         self._sources = spec.sources
         self._unawaited, self._aside = 0, Counter[Aside]()
+        #: The cells of the last batch that came from a log, and how many events each has.
+        self.logged: list[tuple[Cell, int]] = []
         #: How many events of the last batch no step can use, of those that are among the others.
         self._sparse = 0
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
@@ -82,7 +84,7 @@ class CellInput:
         is silent: those that speak in the batch are not.
         """
         self._front.intake.waits.forget()
-        timer = self._front.timer
+        timer, self.logged = self._front.timer, []
         fired = [TimerFired(now)] if timer is not None and timer <= now else []
         pieces = self._pieces(cells, now) if cells or not fired else []
         exchanges = _exchanges(cells)
@@ -177,7 +179,12 @@ class CellInput:
         now: int,
         unused: Sequence[Cell] = (),
     ) -> EventsArrived:
-        blocks = [self._read(cell) for cell in cells if len(cell.block)]
+        blocks = []
+        for cell in cells:
+            if len(cell.block):
+                blocks.append(self.read(cell))
+            if cell.first >= 0:
+                self.logged.append((cell, blocks[-1].num_rows if len(cell.block) else 0))
         sparse = (cell.kind is CellKind.SPARSE for cell in cells if len(cell.block))
         self._sparse = sum(
             block.num_rows for block, is_sparse in zip(blocks, sparse, strict=True) if is_sparse
@@ -205,7 +212,8 @@ class CellInput:
             None if self._sources is None else self._sources[source]
         )
 
-    def _read(self, cell: Cell) -> pa.Table:
+    def read(self, cell: Cell) -> pa.Table:
+        """Return the events of a cell that has any."""
         columns = read_block(pa.py_buffer(cell.block), self._schema)
         if cell.kind is CellKind.SPARSE:
             # They have no bit, so that the order drops them once it has seen them.

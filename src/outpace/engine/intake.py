@@ -135,6 +135,10 @@ class Intake(Stateful):
         """Return the ids that events will have which come next and bring none."""
         return self._ids.next(events.rows, events.source)
 
+    def ids_at(self, numbers: Integers) -> Integers:
+        """Return the ids that events of the only source have, by their numbers."""
+        return self._ids.at(numbers)
+
     @property
     def came(self) -> dict[str | None, int]:
         """How many events each source has sent, or the only one: None; where they have ids."""

@@ -15,7 +15,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -231,6 +231,23 @@ class Savepoint:
             turns -= np.bincount(np.searchsorted(numbers, self.skip[:, 1], "right"), minlength=size)
             dropped |= np.cumsum(turns[:-1]) > 0
         return dropped
+
+    def keeping(self, numbers: Integers) -> Savepoint:
+        """Return it with all that is skipped, also what was told before.
+
+        Parameters
+        ----------
+        numbers
+            The numbers of the events that it needs, rising; those that came later do not matter.
+
+        Examples
+        --------
+        >>> Savepoint.of("thirds", at=9, trim=1).keeping(np.array([4, 5, 9])).skip.tolist()
+        [[2, 3], [6, 8]]
+        """
+        edges = np.concatenate([[self.trim], numbers[numbers < self.at], [self.at]])
+        gaps = np.flatnonzero(np.diff(edges) > 1)
+        return replace(self, skip=np.stack([edges[gaps] + 1, edges[gaps + 1] - 1], axis=1))
 
     def encode(self) -> bytes:
         """Return it as bytes."""

@@ -9,17 +9,20 @@ bytes.
 
 A stage is the whole operator, or one part of it: the front alone orders, numbers and splits events;
 instances match windows; the back merges their matches. The operators of several queries are one
-stage, too.
+stage, too. Of an operator whose events come from a log the state need not be saved: its savepoint
+is, and who has no more reads the events again that it needs.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
@@ -28,6 +31,7 @@ from outpace.engine.cell_input import CellInput
 from outpace.engine.codec.cell import Cell, CellKind, Counters, add_reports, in_order
 from outpace.engine.codec.table import write_table
 from outpace.engine.emission import emitted_together
+from outpace.engine.event import EVENT_ID
 from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec, joined_rows
@@ -41,12 +45,18 @@ from outpace.engine.message import (
     Emit,
     HostLoad,
     MarkSet,
+    MatchesAcknowledged,
     Routed,
     TurnEnded,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.state import State, reading
+from outpace.engine.packing import Packing
+from outpace.engine.recover.arrived import retained_schema
+from outpace.engine.recover.log_places import LogPiece, LogPlaces
+from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
+from outpace.engine.savepoint import Savepoint
+from outpace.engine.state import NATURAL, State, integer, integers, reading
 from outpace.engine.wire import (
     read_answer,
     read_delivery,
@@ -68,6 +78,26 @@ class StagePart(Enum):
     GROUP = "order + match of all"
 
 
+#: Reads the rows of a log between two offsets, piece by piece.
+ReadLog: TypeAlias = Callable[[int, int], Iterable[LogPiece]]
+
+
+@dataclass(frozen=True)
+class LogReplay:
+    """How an instance gets the events of a log again.
+
+    Parameters
+    ----------
+    packing
+        How rows are packed.
+    log
+        What tells the log from others.
+    """
+
+    packing: Packing
+    log: int
+
+
 @dataclass(frozen=True)
 class StageSpec:
     """The specification of a stage, for the planner and for the host that runs it.
@@ -84,6 +114,9 @@ class StageSpec:
         A text that tells what it computes; a state is only read by a stage with the same.
     partitions
         Over how many partitions of the host its instances are spread.
+    replay
+        How an instance gets events again, where no state is saved but savepoints; None where the
+        state is.
     """
 
     part: StagePart
@@ -91,6 +124,7 @@ class StageSpec:
     operator: OperatorSpec | GroupSpec
     identity: str
     partitions: int = 1
+    replay: LogReplay | None = None
 
     @property
     def name(self) -> str:
@@ -122,7 +156,10 @@ class StageSpec:
     def make(self, number: int = 0) -> Stage:
         """Return a new instance, of a number."""
         if isinstance(self.operator, GroupSpec) or self.part is StagePart.WHOLE:
-            return WholeStage(self.operator, number)
+            if self.replay is None:
+                return WholeStage(self.operator, number)
+            assert isinstance(self.operator, OperatorSpec), "each query has savepoints of its own"
+            return ReplayedStage(self.operator, number)
         return _STAGES[self.part](self.operator)
 
 
@@ -139,14 +176,22 @@ class WholeStage:
             self.part, self._queries = GroupOperator(spec, number), spec.queries
             self._joined = spec.output
         else:
-            self.part, self._queries = WholeOperator(spec, number), (spec.query,)
+            self.part, self._queries = self._operator(spec, number), (spec.query,)
         self._arriving = CellInput(spec, self.part)
         self.counters = Counters()
+
+    def _operator(self, spec: OperatorSpec, number: int) -> WholeOperator:
+        """Return a new operator of one query."""
+        return WholeOperator(spec, number)
 
     @property
     def timer(self) -> int | None:
         """When, by the time of batches, it wants to take a step; None where never."""
         return self.part.timer
+
+    def state(self) -> State:
+        """Return what is saved between two batches."""
+        return self.part.state()
 
     def step(
         self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
@@ -189,6 +234,99 @@ class WholeStage:
             told = emitted_together(query, [emit.matches for emit in own])
             given += [replace(emit, matches=one) for emit, one in zip(own, told, strict=True)]
         return given
+
+
+class ReplayedStage(WholeStage):
+    """The whole operator, of which a savepoint is saved, and which is rebuilt by a replay.
+
+    The output of a batch and what is saved after it are kept together, or neither is. So all
+    matches that came out are acknowledged with each savepoint, and no replay gives one again.
+    """
+
+    part: RecoverableOperator
+
+    def __init__(self, spec: OperatorSpec, number: int) -> None:
+        super().__init__(spec, number)
+        self._number = number
+        self._places = LogPlaces()
+        #: How many events the replay took that it was rebuilt by; None where it was not, or long
+        #: ago.
+        self._replayed: int | None = None
+
+    def _operator(self, spec: OperatorSpec, number: int) -> RecoverableOperator:
+        return RecoverableOperator(spec, number)
+
+    def step(
+        self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
+    ) -> list[Cell]:
+        """Order the events of a batch, match those whose turn it is, and let time pass."""
+        number = self.part.came
+        given = super().step(cells, now, load)
+        for cell, events in self._arriving.logged:
+            self._places.add(number, events, cell.first, cell.stop)
+            number += events
+        if self._replayed is not None:
+            self.counters = replace(self.counters, replays=1, replayed=self._replayed)
+            self._replayed = None
+        return given
+
+    def state(self) -> State:
+        """Return the savepoint, and where in the log the events begin that it needs."""
+        part, places = self.part, self._places
+        savepoint = savepoint_of(part.step(MatchesAcknowledged(part.last_match)))
+        needed = part.needed
+        if len(needed):
+            places.trim(int(needed[0]))
+        else:
+            places.clear()
+        offset, number = places.first or (places.until, part.came)
+        packed = np.frombuffer(savepoint.keeping(needed).encode(), np.int8)
+        table = pa.table({"savepoint": packed.astype(np.int64)})
+        return State({"offset": offset, "number": number, "until": places.until}, [table])
+
+    def rebuild(self, saved: State, packing: Packing, read: ReadLog) -> None:
+        """Stand where `state` was, with the events of the log."""
+        header, (table,) = saved.content(1)
+        offset, number, until = (
+            integer(header, name, NATURAL) for name in ("offset", "number", "until")
+        )
+        (packed,) = integers(table, savepoint=range(-128, 128))
+        savepoint = Savepoint.decode(packed.astype(np.int8).tobytes())
+        self.part.check(savepoint)
+        places, kept, numbers = LogPlaces(offset), [], [np.zeros(0, np.int64)]
+        rows = retained_schema(self.part.spec).empty_table()
+        for piece in read(offset, until) if offset < until else ():
+            own = self._own(packing, piece)
+            places.add(number, own.num_rows, piece.first, piece.stop)
+            theirs = np.arange(number, number + own.num_rows)
+            number += own.num_rows
+            wanted = ~savepoint.drops(theirs)
+            ids = pa.array(self.part.intake.ids_at(theirs))
+            kept.append(own.append_column(EVENT_ID, ids).filter(pa.array(wanted)))
+            numbers.append(theirs[wanted])
+        if number != savepoint.at:
+            raise StateError(
+                "the log has other events than those that were read from it",
+                detail=f"{number:,} and not {savepoint.at:,} of '{self._queries[0].name}' before "
+                f"offset {until:,}, read again from offset {offset:,}",
+                hint="start with a new checkpoint folder; keep the events of a log that a stream "
+                "still needs",
+            )
+        places.until = until
+        rows = pa.concat_tables([rows, *kept])
+        with reading():
+            self.part.rebuild(savepoint, rows, np.concatenate(numbers))
+        self._places, self._replayed = places, rows.num_rows
+
+    def _own(self, packing: Packing, piece: LogPiece) -> pa.Table:
+        """Return the events of a piece that are its own, as they came."""
+        cells = packing.pack(piece.rows)
+        own = [
+            self._arriving.read(cell)
+            for cell in cells
+            if cell.kind is CellKind.EVENTS and cell.instance == self._number and len(cell.block)
+        ]
+        return pa.concat_tables([self.part.spec.schema.empty_table(), *own])
 
 
 class FrontStage:
@@ -313,11 +451,16 @@ _STAGES: dict[StagePart, Callable[[OperatorSpec], Stage]] = {
 
 def save_stage(spec: StageSpec, stage: Stage) -> bytes:
     """Return the state of an instance, with what tells whose it is."""
-    return State(_header(spec), parts={"stage": stage.part.state()}).encode()
+    state = stage.state() if isinstance(stage, WholeStage) else stage.part.state()
+    return State(_header(spec), parts={"stage": state}).encode()
 
 
-def restore_stage(spec: StageSpec, data: bytes | None, number: int = 0) -> Stage:
+def restore_stage(
+    spec: StageSpec, data: bytes | None, number: int = 0, read: ReadLog | None = None
+) -> Stage:
     """Return an instance of a stage, of a number, as it was saved; a new one where nothing was.
+
+    Where savepoints are saved, `read` reads the log that the events came from.
 
     Raises
     ------
@@ -329,7 +472,19 @@ def restore_stage(spec: StageSpec, data: bytes | None, number: int = 0) -> Stage
         return stage
     saved = State.decode(data)
     header = saved.numbers
+    if (replayed := "log" in header) != (spec.replay is not None):
+        raise StateError(
+            f'the stream was started {"with" if replayed else "without"} recovery="replay"',
+            hint="go on as it was started, or start with a new checkpoint folder from the "
+            "retained input",
+        )
     for name, value in _header(spec).items():
+        if header.get(name) != value and name == "log":
+            raise StateError(
+                "the saved state of the stream belongs to another log",
+                hint="go on with the log that it was started with, wherever that is now, or start "
+                "with a new checkpoint folder",
+            )
         if header.get(name) != value:
             raise StateError(
                 f"the saved state of the stream belongs to another query ({name} differs)"
@@ -339,6 +494,11 @@ def restore_stage(spec: StageSpec, data: bytes | None, number: int = 0) -> Stage
                 hint="go on with the query and the settings that it was started with, or start "
                 "with a new checkpoint folder from the retained input",
             )
+    if isinstance(stage, ReplayedStage):
+        assert spec.replay is not None, "the stage was made by it"
+        assert read is not None, "somebody reads the log"
+        stage.rebuild(saved.part("stage"), spec.replay.packing, read)
+        return stage
     with reading():
         stage.part.restore(saved.part("stage"))
     return stage
@@ -409,9 +569,14 @@ def _checkpoint_us(front: Front, changes: Mapping[str, int]) -> int:
 
 
 def _header(spec: StageSpec) -> dict[str, object]:
-    return {
+    header: dict[str, object] = {
         "stage": spec.name,
         "query": spec.identity,
         "instances": spec.instances,
         "partitions": spec.partitions,
     }
+    if spec.replay is not None:
+        # A savepoint is small, and so is what is beside it.
+        header["query"] = hashlib.sha256(spec.identity.encode()).hexdigest()[:16]
+        header["log"] = spec.replay.log
+    return header

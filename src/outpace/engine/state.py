@@ -3,7 +3,8 @@
 Parts have parts, each with numbers and tables; all of them are written into one run of bytes.
 Layout: the magic `OUTPACE`, a version byte, the CRC-32 of all that follows, the length of a JSON
 header, the header (numbers, and what tables each part has), then the tables, those of a part before
-those of its parts: arrays that are as narrow as their integers are small, or an Arrow IPC stream.
+those of its parts: arrays that are as narrow as their integers are small, or the differences
+between these, or an Arrow IPC stream.
 Nothing is ever unpickled; damage, another version and another query are told apart and refused with
 a clear error.
 
@@ -115,16 +116,32 @@ def _write_table(table: pa.Table, written: list[bytes]) -> dict[str, object]:
     if all(column.type == kind and not column.null_count for column in columns) and (
         columns or not table.num_rows
     ):
-        narrow = [narrowed(column.to_numpy()) for column in columns]
-        written += [values.tobytes() for values in narrow]
-        kinds = [values.dtype.str for values in narrow]
-        widths = dict(zip(table.column_names, kinds, strict=True))
+        widths = {}
+        for name, column in zip(table.column_names, columns, strict=True):
+            narrow, widths[name] = _narrowest(column.to_numpy())
+            written.append(narrow.tobytes())
         return {"rows": table.num_rows, "columns": widths}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     written.append(sink.getvalue().to_pybytes())
     return {"bytes": len(written[-1])}
+
+
+def _narrowest(
+    values: Integers,
+) -> tuple[npt.NDArray[np.signedinteger[Any]], str | tuple[str, int]]:
+    """Return integers as narrow as can be, and how they are written.
+
+    That is their type; or where the differences are narrower, these, their type and the first one.
+    """
+    narrow = narrowed(values)
+    if narrow.itemsize > 1 and len(values) > 1:
+        # Where two are too far apart, both the difference and the sum of it wrap.
+        apart = narrowed(np.diff(values, prepend=values[:1]))
+        if apart.itemsize < narrow.itemsize:
+            return apart, (apart.dtype.str, int(values[0]))
+    return narrow, narrow.dtype.str
 
 
 def narrowed(values: Integers) -> npt.NDArray[np.signedinteger[Any]]:
@@ -164,9 +181,15 @@ def _read_table(written: dict[str, Any], body: memoryview, place: int) -> tuple[
     if "columns" in written:
         columns, rows = {}, integer(written, "rows", range(len(body) + 1))
         for name, kind in written["columns"].items():
-            require(kind in _WIDTHS, f"{name} has no integers")
-            columns[name] = np.frombuffer(body, kind, rows, place).astype(np.int64)
-            place += columns[name].size * np.dtype(kind).itemsize
+            apart = isinstance(kind, list)
+            width, first = kind if apart else (kind, 0)
+            require(width in _WIDTHS, f"{name} has no integers")
+            values = np.frombuffer(body, width, rows, place).astype(np.int64)
+            if apart:
+                require(isinstance(first, int) and first in ANY, f"{name} begins with no integer")
+                values = np.cumsum(values) + first
+            columns[name] = values
+            place += values.size * np.dtype(width).itemsize
         return pa.table(columns), place
     end = place + integer(written, "bytes", range(len(body) - place + 1))
     stream = pa.py_buffer(bytes(body[place:end]))

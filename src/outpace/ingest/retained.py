@@ -398,12 +398,7 @@ class RetainedLog:
         """Put the savepoint into the folder, with all that is skipped of the events there."""
         if self._path is None or self._log is None or self.savepoint is None:
             return
-        numbers, savepoint = self._known, self.savepoint
-        known = numbers[numbers < savepoint.at]
-        edges = np.concatenate([[savepoint.trim], known, [savepoint.at]])
-        gaps = np.flatnonzero(np.diff(edges) > 1)
-        skip = np.stack([edges[gaps] + 1, edges[gaps + 1] - 1], axis=1)
-        self._replace(_SAVEPOINT, replace(savepoint, skip=skip).encode())
+        self._replace(_SAVEPOINT, self.savepoint.keeping(self._known).encode())
 
     def _replace(self, name: str, content: bytes) -> None:
         """Put a file into the folder, or another one in its place, as a whole."""

@@ -25,7 +25,8 @@ from outpace.engine.match.task import fingerprint, kept_columns
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import REASON
 from outpace.engine.packing import CORRUPT, Packing
-from outpace.engine.stage import StagePart, StageSpec
+from outpace.engine.recover.recoverable import check_recoverable
+from outpace.engine.stage import LogReplay, StagePart, StageSpec
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.bind.check import check_streamable
 from outpace.pattern.bind.disorder import (
@@ -194,6 +195,8 @@ class StreamPlan(Crossing):
             order.append(
                 "events arrive at the time of their batch; batches run without events, too"
             )
+        if self.stages[0].replay is not None:
+            order.append("no state is saved but savepoints: events that are lost are read again")
         return [
             *order,
             f"late events are {late[disorder.late]}; invalid events are"
@@ -208,6 +211,7 @@ def plan_stream(
     *,
     timeouts: bool = False,
     sources: tuple[str, ...] | None = None,
+    log: int | None = None,
 ) -> StreamPlan:
     """Plan a query over a stream with rows of a schema.
 
@@ -224,6 +228,9 @@ def plan_stream(
     sources
         The identifiers of several sources, in their order, where the column `source` says who sent
         a row.
+    log
+        What tells the log that the rows come from, where no state is saved but savepoints, and the
+        log is read again; None where the state is saved.
 
     Raises
     ------
@@ -266,6 +273,8 @@ def plan_stream(
         forgets=True,
     )
     stages = _stages(operator, partitions)
+    if log is not None:
+        _check_replay(operator, stages)
     # Events that are set aside, refused for their time, or decide are wanted as they are.
     drop = (
         crossing.drop_unused
@@ -274,7 +283,9 @@ def plan_stream(
     )
     # One place brings the events of all sources into order, each by its own times.
     by_times = disorder.goes_by_times and (sources is None or disorder.divisible)
-    deciding = () if by_times or not drop or operator.useful is None else disorder.deciding_columns
+    # Those that only decide have numbers, too, which no replay may change by cutting otherwise.
+    alone = drop and not by_times and operator.useful is not None and log is None
+    deciding = disorder.deciding_columns if alone else ()
     if deciding and sources is not None:
         deciding = (*deciding, SOURCE)
     packing = Packing(
@@ -289,6 +300,8 @@ def plan_stream(
         clocks=clocks,
         deciding_columns=deciding,
     )
+    if log is not None:
+        stages = tuple(replace(one, replay=LogReplay(packing, log)) for one in stages)
     packed = {*events.names, CORRUPT, *([] if sources is None else [SOURCE])}
     packed.update([CLOCK] if clocks else [])
     # Time passes with events that no step can use, so they cross and are left out after.
@@ -386,6 +399,21 @@ def _check(query: Query, *, timeouts: bool) -> None:
     check_on_spark(query, alone=False)
     if timeouts and (query.windows is not None or query.operator is not None):
         raise UnsupportedError("only patterns without windows have partial matches that time out")
+
+
+def _check_replay(operator: OperatorSpec, stages: tuple[StageSpec, ...]) -> None:
+    """Refuse what reading a log again cannot rebuild."""
+    if operator.sources is not None:
+        raise UnsupportedError(
+            "a stream of several sources is not recovered by reading one log again",
+            hint='leave out recovery="replay", or sources',
+        )
+    if len(stages) > 1:
+        raise UnsupportedError(
+            "windows that several instances share are not recovered by a replay on Spark",
+            hint='leave out recovery="replay", or instances, and numbered=True of windows by key',
+        )
+    check_recoverable(operator)
 
 
 def _check_source(schema: pa.Schema) -> None:

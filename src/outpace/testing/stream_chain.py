@@ -10,7 +10,14 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import Cell, CellKind, Counters, cell_batch, read_cells
 from outpace.engine.codec.table import read_table
-from outpace.engine.stage import StageSpec, restore_stage, run_step, save_stage
+from outpace.engine.stage import (
+    ReadLog,
+    Stage,
+    StageSpec,
+    restore_stage,
+    run_step,
+    save_stage,
+)
 
 #: The saved state of each instance of each stage.
 States = list[list[bytes | None]]
@@ -48,10 +55,19 @@ class BatchOutput:
 
 
 class Chain:
-    """Stages whose states are bytes between two batches, each in a new object in every batch."""
+    """Stages whose states are bytes between two batches, each in a new object in every batch.
 
-    def __init__(self, specs: Sequence[StageSpec]) -> None:
+    Parameters
+    ----------
+    specs
+        The stages.
+    read
+        Reads the log of those that save no state.
+    """
+
+    def __init__(self, specs: Sequence[StageSpec], read: ReadLog | None = None) -> None:
         self.specs = specs
+        self._read = read
         self.states: States = [[None] * spec.instances for spec in specs]
 
     @property
@@ -67,7 +83,13 @@ class Chain:
     @property
     def timer(self) -> int | None:
         """When a batch is due though no cells come; the first stage alone goes by the clock."""
-        return restore_stage(self.specs[0], self.states[0][0]).timer
+        return self._restore(self.specs[0], self.states[0][0], 0).timer
+
+    def _restore(self, spec: StageSpec, state: bytes | None, number: int) -> Stage:
+        return restore_stage(spec, state, number, self._read)
+
+    def _save(self, spec: StageSpec, stage: Stage, number: int) -> bytes:
+        return save_stage(spec, stage)
 
     def crash(self, cells: Sequence[Cell], now: int = NO_TIME) -> tuple[BatchOutput, States]:
         """Run a batch of which nothing is kept, and return what it gave and the states after.
@@ -86,13 +108,13 @@ class Chain:
             counters.append([])
             after: list[Cell] = []
             for number, state in enumerate(saved):
-                stage = restore_stage(spec, state, number)
+                stage = self._restore(spec, state, number)
                 mine = [cell for cell in _travelled(cells) if cell.instance == number]
                 due = stage.timer is not None and stage.timer <= now
                 hears = due or any(cell.kind in stage.takes for cell in mine)
                 assert hears, "every instance hears"
                 after += run_step(stage, mine, number, place, now if spec.clocked else NO_TIME)
-                states[-1].append(save_stage(spec, stage))
+                states[-1].append(self._save(spec, stage, number))
                 counters[-1].append(stage.counters)
             cells = after
         return BatchOutput(list(cells), counters), states

@@ -23,6 +23,30 @@ def test_tables_and_header_come_back() -> None:
     assert [table.to_pydict() for table in tables] == [{"x": [1, 2]}, {"y": ["a"]}]
 
 
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [
+        ([1 << 40, (1 << 40) + 1, (1 << 40) - 5], 3),
+        ([70_000, 70_000], 2),
+        ([300, -300], 4),
+        ([-(1 << 63), (1 << 63) - 1, 0], 24),
+        ([], 0),
+    ],
+)
+def test_integers_are_written_as_narrow_as_they_or_their_differences_are(values, size) -> None:
+    saved = State({}, [pa.table({"x": pa.array(values, pa.int64())})]).encode()
+    assert State.decode(saved).tables[0]["x"].to_pylist() == values
+    header_size = int.from_bytes(saved[12:16], "little")
+    assert len(saved) - 16 - header_size == size
+
+
+@pytest.mark.parametrize("first", ["7", None, 1.5, 1 << 63])
+def test_differences_begin_with_an_integer(first: object) -> None:
+    header = {"tables": [{"rows": 2, "columns": {"x": ["|i1", first]}}]}
+    with pytest.raises(StateError, match="x begins with no integer"):
+        State.decode(_with(json.dumps(header).encode(), b"ab"))
+
+
 @pytest.mark.parametrize("place", range(16, len(SAVED), 37))
 def test_a_flipped_bit_is_noticed(place: int) -> None:
     damaged = bytearray(SAVED)

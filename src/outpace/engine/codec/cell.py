@@ -72,7 +72,10 @@ class Counters:
     early
         How much of that events do not wait, 1 - alpha, in millionths.
     tentative, confirmed, retracted, rollbacks, replayed
-        What became of matches that may be taken back, in this step, see `ChangeCounters`.
+        What became of matches that may be taken back, in this step, see `ChangeCounters`; where the
+        instance was rebuilt by a replay before it, how many events that took.
+    replays
+        Whether it was.
     checkpoints, checkpoint_bytes, deliveries, redeliveries
         What was done in this step so that they may be, see there.
     tentative_wait, confirmed_wait
@@ -112,6 +115,7 @@ class Counters:
     retracted: int = 0
     rollbacks: int = 0
     replayed: int = 0
+    replays: int = 0
     checkpoints: int = 0
     checkpoint_bytes: int = 0
     deliveries: int = 0
@@ -170,8 +174,8 @@ CELLS: Final = pa.schema(
 )
 
 #: The head of a cell: the checksum of its kind, all that follows and its block; stage, sender,
-#: position, source and watermark; the spans follow.
-_HEAD: Final = struct.Struct("<Iiiiiq")
+#: position, source, watermark, and where in a log its rows begin and end; the spans follow.
+_HEAD: Final = struct.Struct("<Iiiiiqqq")
 #: Where in it the checksum ends.
 _CHECKED: Final = 4
 
@@ -201,6 +205,9 @@ class Cell:
         greatest time, rising, 16 bytes each.
     source
         The number of the source whose events and times it has; -1 where nobody tells sources apart.
+    first, stop
+        Where in their log the rows that were packed together with it begin and end, as offsets; -1
+        where they come from none.
     counters
         Of a report.
     """
@@ -214,6 +221,8 @@ class Cell:
     watermark: int = NO_TIME
     spans: bytes = b""
     source: int = -1
+    first: int = -1
+    stop: int = -1
     counters: Counters = field(default=Counters())
 
     @property
@@ -278,7 +287,8 @@ def cell_of(
         If the row is no cell, or not as it was written.
     """
     try:
-        checksum, stage, sender, position, source, watermark = _HEAD.unpack_from(head)
+        checksum, *told, source, watermark, first, stop = _HEAD.unpack_from(head)
+        stage, sender, position = told
         cell_kind = CellKind(kind)
         counters = Counters() if report is None else Counters(*[int(count) for count in report][1:])
     except (struct.error, ValueError, TypeError) as error:
@@ -288,13 +298,13 @@ def cell_of(
             "a cell of the stream is damaged", detail="its checksum does not fit its content"
         )
     spans = head[_HEAD.size :]
-    return Cell(
-        cell_kind, instance, block, stage, sender, position, watermark, spans, source, counters
-    )
+    place = stage, sender, position
+    return Cell(cell_kind, instance, block, *place, watermark, spans, source, first, stop, counters)
 
 
 def _head(cell: Cell) -> bytes:
-    fixed = _HEAD.pack(0, cell.stage, cell.sender, cell.position, cell.source, cell.watermark)
+    place = cell.stage, cell.sender, cell.position, cell.source
+    fixed = _HEAD.pack(0, *place, cell.watermark, cell.first, cell.stop)
     checked = fixed[_CHECKED:] + cell.spans
     return struct.pack("<I", _checksum(cell.kind, checked, cell.block)) + checked
 

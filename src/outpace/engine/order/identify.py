@@ -78,6 +78,11 @@ class EventIds(Stateful):
         begin = ((self._first + number) << SEQUENCE_BITS) + int(self._counts[number])
         return np.arange(begin, begin + rows.num_rows)
 
+    def at(self, numbers: Integers) -> Integers:
+        """Return the ids of events of the only source, by how many came before each."""
+        assert len(self._counts) == 1, "numbers tell no sources apart"
+        return numbers + (self._first << SEQUENCE_BITS)
+
     def accept(self, source: str | None, rows: pa.Table) -> None:
         """Count events of a source, or of those that the column `source` names, that were taken."""
         self._counts = self._counts.copy()

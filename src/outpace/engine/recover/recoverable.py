@@ -65,7 +65,7 @@ from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint, is_behind
 from outpace.engine.split.windows import OPEN, Split, joined_windows, take_windows
 from outpace.engine.state import NATURAL, State, integers, require
 from outpace.engine.window_match.matcher import WindowMatcher
-from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches
+from outpace.engine.window_match.result import CLOSING, WindowMatches
 from outpace.engine.wire import event_ids
 from outpace.errors import DataError, StateError, UnsupportedError, missing_column
 from outpace.pattern.disorder import Late
@@ -96,7 +96,7 @@ class RecoverableOperator(WholeOperator):
     """
 
     def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
-        _check(spec)
+        check_recoverable(spec)
         #: What arrived, where something puts it in order; elsewhere numbers tell all.
         self._arrived: ArrivedEvents | None = None
         if is_put_in_order(spec):
@@ -189,6 +189,11 @@ class RecoverableOperator(WholeOperator):
         return self.front.arrived if self._arrived is None else self._arrived.came
 
     @property
+    def needed(self) -> Integers:
+        """The numbers of the events before it that the last savepoint needs."""
+        return self._needed.numbers if self._arrived is None else self._arrived.numbers
+
+    @property
     def last_match(self) -> tuple[int, int] | None:
         """The number x:y of the last match that came out; None where nothing waits."""
         last = self._given.last
@@ -231,8 +236,8 @@ class RecoverableOperator(WholeOperator):
         if (first := self._given.after(done)) is not None:
             settled = first._replace(partition=first.partition - 1)
         else:
-            # Matches that come are made final by later events, or by time.
-            settled = MatchPlace(self.front.arrived - 1, COMPLETING, *[OPEN] * 5)
+            # Matches that come are made final by later events, or by time in a later turn.
+            settled = MatchPlace(self.front.arrived, CLOSING, self.turn - 1, *[OPEN] * 4)
         self._settled = max(settled, done)
         if self._layout is not None:
             return self._save_windows(self._layout)
@@ -514,7 +519,7 @@ class RecoverableOperator(WholeOperator):
         self, at: int, turn: int, skip: Integers, make: Callable[[], bytes]
     ) -> Savepoint:
         """Return a savepoint that needs what is needed now."""
-        numbers = self._needed.numbers if self._arrived is None else self._arrived.numbers
+        numbers = self.needed
         trim = (int(numbers[0]) if len(numbers) else at) - 1
         first = self._given.first or self._acknowledged
         if first != NOTHING:
@@ -586,7 +591,7 @@ def _found(wanted: Integers, known: Integers, at: int) -> Integers:
     return places
 
 
-def _check(spec: OperatorSpec) -> None:
+def check_recoverable(spec: OperatorSpec) -> None:
     """Refuse operators that a replay cannot rebuild."""
     if spec.corrects:
         raise UnsupportedError(

@@ -70,7 +70,10 @@ STAGE_TOTALS: Final = {
     "confirmed": _stage_counter("confirmed", "Matches that nothing takes back any more."),
     "retracted": _stage_counter("retracted", "Matches that were taken back."),
     "rollbacks": _stage_counter("rollbacks", "How often the stage went back for a late event."),
-    "replayed": _stage_counter("replayed", "Events that it took once more then."),
+    "replays": _stage_counter(
+        "replays", "How often an instance was rebuilt from its savepoint and the log."
+    ),
+    "replayed": _stage_counter("replayed", "Events that it took once more, after either."),
     "checkpoints": _stage_counter(
         "checkpoints", "How often it noted how it stood, to go back there."
     ),

@@ -1,0 +1,375 @@
+"""A stage that saves nothing but savepoints gives what one does that saves its state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import disorders, window_queries
+from support.properties import examples
+
+import outpace as op
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.codec.cell import Cell, CellKind, Counters
+from outpace.engine.recover.log_places import LogPiece
+from outpace.engine.recover.soft_stages import SoftStages
+from outpace.engine.stage import Stage, StageSpec, restore_stage, save_stage
+from outpace.errors import DataError, StateError, UnsupportedError
+from outpace.plan.stream import StreamPlan, plan_stream
+from outpace.testing.stream_chain import BatchOutput, Chain, States
+
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "ts": pa.int64(),
+        "seq": pa.int64(),
+        "key": pa.string(),
+        "kind": pa.string(),
+        "v": pa.int64(),
+    }
+)
+#: What tells the log.
+LOG = 77
+
+
+@dataclass
+class Log:
+    """Rows by offsets that begin somewhere, read in pieces of any size."""
+
+    rows: pa.Table
+    random: random.Random
+    base: int = 1000
+    most: int = 9
+    reads: list[tuple[int, int]] = field(default_factory=list)
+
+    def pieces(self, first: int, stop: int) -> Iterator[LogPiece]:
+        while first < stop:
+            end = min(stop, first + self.random.randint(1, self.most))
+            yield LogPiece(self.rows.slice(first - self.base, end - first), first, end)
+            first = end
+
+    def read(self, first: int, stop: int) -> Iterator[LogPiece]:
+        self.reads.append((first, stop))
+        return self.pieces(first, stop)
+
+
+class SoftChain(Chain):
+    """Stages that save savepoints; a process that has an instance still goes on with it."""
+
+    def __init__(self, plan: StreamPlan, log: Log, lost: float) -> None:
+        super().__init__(plan.stages, log.read)
+        self._random, self._lost = log.random, lost
+        self._soft: SoftStages[StageSpec, Stage] = SoftStages()
+
+    def _restore(self, spec: StageSpec, state: bytes | None, number: int) -> Stage:
+        soft = None if state is None else self._soft.take(spec, number, state)
+        if soft is not None and self._random.random() >= self._lost:
+            return soft
+        return super()._restore(spec, state, number)
+
+    def _save(self, spec: StageSpec, stage: Stage, number: int) -> bytes:
+        saved = super()._save(spec, stage, number)
+        self._soft.put(spec, number, saved, stage)
+        return saved
+
+
+def packed(plan: StreamPlan, log: Log, first: int, stop: int) -> list[Cell]:
+    """Return the cells of a batch whose stretch of the log several tasks read."""
+    tasks = sorted({first, stop, log.random.randint(first, stop)})
+    cells = []
+    for sender, (low, high) in enumerate(pairwise(tasks)):
+        found = (
+            replace(cell, sender=sender, first=piece.first, stop=piece.stop)
+            for piece in log.pieces(low, high)
+            for cell in plan.packing.pack(piece.rows)
+        )
+        cells += [replace(cell, position=place) for place, cell in enumerate(found)]
+    return [cell for cell in cells if cell.kind is not CellKind.REPORT]
+
+
+def shown(given: BatchOutput) -> dict[str, Any]:
+    """Return the rows of a batch, in their order, and what was counted."""
+    kinds = (CellKind.MATCHES, CellKind.LATE, CellKind.INVALID)
+    rows = {kind.name: [t.to_pylist() for t in given.tables(kind)] for kind in kinds}
+    pulses = [cell.watermark for cell in given.cells if cell.kind is CellKind.PULSE]
+    # What is skipped is not kept, and nobody saves since when events wait.
+    unlike = dict.fromkeys(("replays", "replayed", "kept", "partials", "longest_wait"), 0)
+    counters = [[replace(one, **unlike) for one in own] for own in given.counters]
+    return {**rows, "pulses": pulses, "counters": counters}
+
+
+def compare(
+    query: op.Query, log: Log, cuts: list[int], *, lost: float, instances: int = 2
+) -> tuple[SoftChain, list[Counters]]:
+    """Run a query in batches with and without saved state; both give the same in each."""
+    saving = plan_stream(query, log.rows.schema, instances)
+    replaying = plan_stream(query, log.rows.schema, instances, log=LOG)
+    chain, alone = SoftChain(replaying, log, lost), Chain(saving.stages)
+    last, told = log.base + log.rows.num_rows, []
+    edges = sorted({log.base, last, *(min(log.base + cut, last) for cut in cuts)})
+    for now, (first, stop) in enumerate(pairwise(edges)):
+        expected, alone.states = alone.crash(packed(saving, log, first, stop), 7 * now)
+        given, states = run(chain, replaying, log, (first, stop), 7 * now)
+        if saving.packing.drop != replaying.packing.drop:
+            # What only decides is an event here, and a part of one there.
+            given, expected = (replace(one, counters=[]) for one in (given, expected))
+        assert shown(given) == shown(expected)
+        chain.states = states
+        told += [one for own in given.counters for one in own]
+    return chain, told
+
+
+def run(
+    chain: SoftChain, plan: StreamPlan, log: Log, stretch: tuple[int, int], now: int
+) -> tuple[BatchOutput, States]:
+    """Run a batch, and now and then once more: what was saved before is where it begins."""
+    cells = packed(plan, log, *stretch)
+    given = chain.crash(cells, now)
+    while log.random.random() < 0.3:
+        again = chain.crash(log.random.sample(cells, len(cells)), now)
+        assert shown(again[0]) == shown(given[0])
+        given = again
+    return given
+
+
+def kinds(pattern: str, within: int | None = 6) -> op.Query:
+    query = window_queries.pattern(pattern)
+    return query if within is None else query.within(within)
+
+
+class Sums(op.Operator):
+    """A user-defined operator: the sum of a window."""
+
+    output = pa.schema([("sum", pa.int64())])
+
+    def __init__(self) -> None:
+        self.sum = 0
+
+    def process(self, events: pa.Table) -> None:
+        self.sum += sum(events["v"].to_pylist())
+
+    def close(self) -> dict[str, list[int]]:
+        return {"sum": [self.sum]}
+
+    def state(self) -> bytes:
+        return str(self.sum).encode()
+
+    def restore(self, data: bytes) -> None:
+        self.sum = int(data)
+
+
+class SavedBounded(window_queries.Bounded):
+    """A predicate whose windows can be saved; it remembers nothing."""
+
+    def state(self) -> bytes:
+        return b""
+
+    def restore(self, data: bytes) -> None:
+        assert data == b""
+
+    def clone(self) -> SavedBounded:
+        return SavedBounded()
+
+
+WINDOWS = window_queries.KINDS | {"predicate": op.windows.between(predicate=SavedBounded())}
+
+QUERIES = {
+    **window_queries.PATTERNS,
+    **{
+        f"{kind}: {name}": window_queries.PATTERNS[name].over(windows)
+        for kind, windows in WINDOWS.items()
+        for name in ("next", "strict", "any")
+    },
+    "chain": kinds("A -> B -> C", None).over(op.windows.count(9, slide=4), duplicates=True),
+    "deadline": kinds("A -> !B").no_skip(),
+    "path": kinds("A -> B").define(B="kind = 'b' AND v > A.v"),
+    "unbounded": kinds("A -> B -> C", None),
+    "numbered": kinds("A -> B", None).over(op.windows.time(6, slide=3), numbered=True),
+    "operator": op.Query("q").order_by("ts").apply(Sums).over(op.windows.time(5)),
+}
+KINDS = {name: kind for name, kind in disorders.KINDS.items() if name not in ("told", "early")} | {
+    "none": None
+}
+
+
+def rows(size: int, jitter: int, random: random.Random) -> pa.Table:
+    """Return events that are up to a jitter out of order; some have no use for most queries."""
+    times = np.sort([random.randint(0, 3 * size) for _ in range(size)])
+    came = np.argsort(times + [random.randint(0, jitter) for _ in range(size)], kind="stable")
+    return pa.table(
+        {
+            "id": np.arange(size),
+            "ts": times[came],
+            "seq": came,
+            "key": [random.choice("pqr") for _ in range(size)],
+            "kind": [random.choice("aabbccdx") for _ in range(size)],
+            "v": [random.randint(0, 9) for _ in range(size)],
+        },
+        SCHEMA,
+    )
+
+
+@examples(12)
+@given(
+    name=st.sampled_from(sorted(QUERIES)),
+    disorder=st.sampled_from(sorted(KINDS)),
+    late=st.sampled_from(["drop", "side"]),
+    keyed=st.booleans(),
+    cuts=st.lists(st.integers(0, 60), max_size=8),
+    lost=st.sampled_from([0, 0.3, 1]),
+    seed=st.integers(0, 9999),
+)
+def test_a_replay_gives_what_saved_state_gives(name, disorder, late, keyed, cuts, lost, seed):
+    query, choose = QUERIES[name], random.Random(seed)
+    if (kind := KINDS[disorder]) is not None:
+        query = query.disorder(kind(late=late))
+    query = query.partition_by("key") if keyed else query
+    if keyed and query.numbered and query.windows is not None:
+        return
+    log = Log(rows(60, 5, choose), choose)
+    compare(query, log, cuts, lost=lost)
+
+
+def long_log(size: int = 4000) -> Log:
+    choose = random.Random(5)
+    return Log(rows(size, 0, choose), choose, most=9 if size < 100 else 700)
+
+
+def saved_of(query: op.Query, log: Log) -> tuple[StreamPlan, bytes]:
+    """Return what an instance saves that has read all of a log."""
+    plan = plan_stream(query, log.rows.schema, 1, log=LOG)
+    stage = plan.stages[0].make()
+    cells = packed(plan, log, log.base, log.base + log.rows.num_rows)
+    stage.step([cell for cell in cells if cell.kind in stage.takes], NO_TIME)
+    return plan, save_stage(plan.stages[0], stage)
+
+
+CHAIN = QUERIES["chain"].over(op.windows.count(900, slide=300), duplicates=True)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [kinds("A -> B", None).define(B="kind = 'z'"), kinds("A -> B").disorder(op.KSlack(10**6))],
+)
+def test_a_savepoint_is_small_however_many_events_are_kept(query):
+    log = long_log(20_000)
+    _, saved = saved_of(query, log)
+    plan = plan_stream(query, log.rows.schema, 1)
+    [spec], stage = plan.stages, plan.stages[0].make()
+    cells = packed(plan, log, log.base, log.base + log.rows.num_rows)
+    stage.step([cell for cell in cells if cell.kind in stage.takes], NO_TIME)
+    assert stage.counters.kept + stage.counters.buffered > 4000
+    assert len(saved) < 2000
+    assert 50 * len(saved) < len(save_stage(spec, stage))
+
+
+def test_a_replay_reads_the_events_of_windows_that_are_open():
+    log = long_log()
+    plan, saved = saved_of(CHAIN, log)
+    stage = restore_stage(plan.stages[0], saved, 0, log.read)
+    [(first, stop)] = log.reads
+    # The windows that are open began within the last 900 events that a step can use.
+    assert stop == log.base + 4000
+    assert first > log.base + 2000
+    run_on = [cell for cell in packed(plan, log, log.base, log.base + 9) if cell.instance == 0]
+    later = [replace(cell, first=stop, stop=stop) for cell in run_on if cell.kind in stage.takes]
+    stage.step(later, NO_TIME)
+    assert stage.counters.replays == 1
+    assert 0 < stage.counters.replayed < 900
+    stage.step(later, NO_TIME)
+    assert stage.counters.replays == 0
+
+
+def test_nothing_is_read_again_where_nothing_is_needed():
+    log = long_log(50)
+    plan, saved = saved_of(kinds("A -> B", 1).disorder(op.InOrder()), log)
+    restore_stage(plan.stages[0], saved, 0, log.read)
+    assert log.reads == []
+
+
+@pytest.mark.parametrize("change", ["fewer", "more"])
+def test_a_log_that_has_other_events_by_now_is_refused(change):
+    log = long_log(50)
+    plan, saved = saved_of(kinds("A -> B", None).define(B="kind = 'z'"), log)
+
+    def read(first: int, stop: int) -> Iterator[LogPiece]:
+        pieces = list(log.pieces(first, stop))
+        again = [*pieces, pieces[0]._replace(first=stop, stop=stop)]
+        return iter(pieces[1:] if change == "fewer" else again)
+
+    with pytest.raises(StateError, match="the log has other events") as error:
+        restore_stage(plan.stages[0], saved, 0, read)
+    assert "before offset 1,050" in str(error.value)
+
+
+def test_another_log_another_query_and_state_that_was_saved_otherwise_are_refused():
+    log = long_log(50)
+    query = kinds("A -> B", None)
+    plan, saved = saved_of(query, log)
+    [other] = plan_stream(query, log.rows.schema, 1, log=LOG + 1).stages
+    with pytest.raises(StateError, match="belongs to another log"):
+        restore_stage(other, saved, 0, log.read)
+    [other] = plan_stream(kinds("A -> C", None), log.rows.schema, 1, log=LOG).stages
+    with pytest.raises(StateError, match="belongs to another query"):
+        restore_stage(other, saved, 0, log.read)
+    [whole] = plan_stream(query, log.rows.schema, 1).stages
+    with pytest.raises(StateError, match='started with recovery="replay"'):
+        restore_stage(whole, saved)
+    with pytest.raises(StateError, match='started without recovery="replay"'):
+        restore_stage(plan.stages[0], save_stage(whole, whole.make()), 0, log.read)
+
+
+def test_blocks_that_come_out_of_order_are_refused():
+    log = long_log(20)
+    plan = plan_stream(kinds("A -> B"), log.rows.schema, 1, log=LOG)
+    stage = plan.stages[0].make()
+    found = packed(plan, log, 1000, 1020)
+    cells = [cell for cell in found if cell.kind is CellKind.EVENTS]
+    with pytest.raises(DataError, match="do not come in its order"):
+        stage.step([cells[-1], cells[0]])
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (kinds("A -> B").over(op.windows.count(4)).instances(2), "several instances share"),
+        (
+            kinds("A -> B").partition_by("key").over(op.windows.count(4), numbered=True),
+            "several instances share",
+        ),
+        (kinds("A -> B").disorder(op.KSlack(1, late="pass")), "late events that are passed on"),
+        (kinds("A -> B").disorder(op.KSlack(1, late="correct", horizon=9)), "correct"),
+        (kinds("A -> B").disorder(op.Speculative(1)), "correct"),
+    ],
+)
+def test_what_a_replay_cannot_rebuild_is_refused(query, message):
+    with pytest.raises(UnsupportedError, match=message):
+        plan_stream(query, SCHEMA, 2, log=LOG)
+
+
+def test_several_sources_and_what_timed_out_are_refused():
+    schema = SCHEMA.append(pa.field("source", pa.string()))
+    with pytest.raises(UnsupportedError, match="several sources"):
+        plan_stream(kinds("A -> B"), schema, 2, log=LOG, sources=("east", "west"))
+    with pytest.raises(UnsupportedError, match="time out have no numbers"):
+        plan_stream(kinds("A -> B"), schema, 2, log=LOG, timeouts=True)
+
+
+def test_a_process_has_so_many_instances_at_most_and_each_once():
+    soft: SoftStages[str, int] = SoftStages(2)
+    one = "a query"
+    for number in range(3):
+        soft.put(one, number, b"saved", number)
+    assert [soft.take(one, number, b"saved") for number in range(3)] == [None, 1, 2]
+    soft.put(one, 0, b"older", 0)
+    soft.put(one, 0, b"newer", 1)
+    assert soft.take(one, 0, b"older") is None
+    assert soft.take(one, 0, b"newer") is None
