@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeGuard, overload
+from typing import TYPE_CHECKING, Literal, TypeGuard, overload
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from outpace.hosts.local.table import Search
 from outpace.hosts.local.table import match as match_table
 from outpace.hosts.local.table import search as search_table
 from outpace.hosts.spark.session import require_spark
-from outpace.pattern.argument import a_text, some_names
+from outpace.pattern.argument import a_text, shown, some_names
 from outpace.pattern.disorder import Disorder
 from outpace.pattern.group import QueryGroup, naming_query
 from outpace.pattern.join import SIDES, Join
@@ -42,6 +42,7 @@ def match(
     *,
     progress: bool | Progress = False,
     sources: Iterable[str] | None = None,
+    recovery: Literal["replay"] | None = None,
 ) -> DataFrame: ...
 # A table may be anything that has columns, so the types cannot tell it from a DataFrame.
 @overload
@@ -56,6 +57,7 @@ def match(
     *,
     progress: bool | Progress = False,
     sources: Iterable[str] | None = None,
+    recovery: Literal["replay"] | None = None,
 ) -> object:
     """Find the matches of a query.
 
@@ -76,6 +78,10 @@ def match(
         sent a row. Each source is in the order that the query's disorder says, by itself; a row
         waits until those of no other source can come before it. A table is sorted as a whole, so
         there they are refused.
+    recovery
+        Of a streaming DataFrame of blocks of an event log: "replay" lets Spark keep savepoints
+        alone, some hundred bytes an instance, and reads what was lost from the log again. Without
+        it Spark keeps the state.
 
     Returns
     -------
@@ -95,6 +101,7 @@ def match(
     >>> match(table, dip).to_pylist()
     [{'bottom': 7.0, 'ticks': 4}]
     """
+    replays = _replays(recovery, data, query)
     if isinstance(query, QueryGroup):
         return _match_group(data, query, progress, sources)
     checked_query(query)
@@ -113,7 +120,7 @@ def match(
     if _is_spark_frame(data):
         from outpace.hosts.spark.frame import match_frame
 
-        return match_frame(data, query, names)
+        return match_frame(data, query, names, replays=replays)
     return match_table(data, query, progress=progress)
 
 
@@ -141,11 +148,21 @@ def _match_group(
 # A table may be anything that has columns, so the types cannot tell it from a DataFrame.
 @overload
 def search(  # type: ignore[overload-overlap]
-    data: DataFrame, query: Query, *, sources: Iterable[str] | None = None
+    data: DataFrame,
+    query: Query,
+    *,
+    sources: Iterable[str] | None = None,
+    recovery: Literal["replay"] | None = None,
 ) -> StreamSearch: ...
 @overload
 def search(data: TableLike, query: Query) -> Search: ...
-def search(data: TableLike, query: Query, *, sources: Iterable[str] | None = None) -> object:
+def search(
+    data: TableLike,
+    query: Query,
+    *,
+    sources: Iterable[str] | None = None,
+    recovery: Literal["replay"] | None = None,
+) -> object:
     """Prepare a search: it runs when something is asked of it.
 
     Parameters
@@ -154,8 +171,8 @@ def search(data: TableLike, query: Query, *, sources: Iterable[str] | None = Non
         A table, or a streaming DataFrame of Spark.
     query
         What to detect and what to return.
-    sources
-        Of a stream: the identifiers of several sources, as for `match`.
+    sources, recovery
+        Of a stream: the identifiers of several sources, and how it is recovered, as for `match`.
 
     Returns
     -------
@@ -171,11 +188,11 @@ def search(data: TableLike, query: Query, *, sources: Iterable[str] | None = Non
     (1, [{'at': 3}])
     """
     checked_query(query)
-    names = _sources(sources, data)
+    names, replays = _sources(sources, data), _replays(recovery, data, query)
     if _is_stream(data):
         from outpace.hosts.spark.stream import StreamSearch
 
-        return StreamSearch(data, query, names)
+        return StreamSearch(data, query, names, replays)
     return search_table(data, query)
 
 
@@ -263,6 +280,7 @@ def explain(
     data: TableLike | ParquetFiles | pa.Schema | None = None,
     *,
     sources: Iterable[str] | None = None,
+    recovery: Literal["replay"] | None = None,
 ) -> Explanation: ...
 @overload
 def explain(query: QueryGroup, data: TableLike | pa.Schema | None = None) -> GroupExplanation: ...
@@ -271,6 +289,7 @@ def explain(
     data: TableLike | ParquetFiles | pa.Schema | None = None,
     *,
     sources: Iterable[str] | None = None,
+    recovery: Literal["replay"] | None = None,
 ) -> Explanation | GroupExplanation:
     """Explain a query: what it finds, how it is matched, and where each part of it runs.
 
@@ -282,8 +301,8 @@ def explain(
         What it would run on, or the Arrow schema of that. For a Spark DataFrame and for Parquet
         files the explanation says what Spark computes, what crosses to Python and how rows are
         divided. Without it, what depends on types is left out.
-    sources
-        Of a stream: the identifiers of several sources, as for `match`.
+    sources, recovery
+        Of a stream: the identifiers of several sources, and how it is recovered, as for `match`.
 
     Examples
     --------
@@ -291,6 +310,7 @@ def explain(
     >>> explain(query, pa.table({"ts": [1], "x": [2]})).matcher
     'kernel'
     """
+    replays = _replays(recovery, data, query)
     if isinstance(query, QueryGroup):
         return _explain_group(query, data, sources)
     checked_query(query)
@@ -309,7 +329,7 @@ def explain(
         if _is_stream(data):
             from outpace.hosts.spark.stream import plan_frame
 
-            return explain_plan(query, plan_frame(data, query, names))
+            return explain_plan(query, plan_frame(data, query, names, replays=replays))
         return explain_plan(query, plan_query(query, arrow_schema(data)))
     return explain_plan(query, to_arrow(data, query).schema)
 
@@ -424,6 +444,28 @@ def _sources(sources: Iterable[str] | None, data: object) -> tuple[str, ...] | N
             hint="leave sources out; in process, op.open(query, sources=[...]) opens a stream",
         )
     return source_names(some_names(sources, "sources", hint='write sources=["east", "west"]'))
+
+
+def _replays(recovery: object, data: object, query: object) -> bool:
+    """Return whether a stream is recovered by a replay, and refuse it of anything else."""
+    if recovery is None:
+        return False
+    if recovery != "replay":
+        raise UnsupportedError(
+            f"there is no recovery {shown(recovery)}",
+            hint='write recovery="replay", or leave it out',
+        )
+    if isinstance(query, QueryGroup):
+        raise UnsupportedError(
+            "several queries together are not recovered by a replay",
+            hint="leave recovery out, or match each query by itself",
+        )
+    if not _is_stream(data):
+        raise UnsupportedError(
+            "only a stream is recovered, and this is none",
+            hint='leave recovery out; in process, write op.open(query, recovery="replay")',
+        )
+    return True
 
 
 def _is_duckdb_connection(value: object) -> TypeGuard[duckdb.DuckDBPyConnection]:

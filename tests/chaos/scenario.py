@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from chaos.streams import NAMES
+from chaos.streams import NAMES, REPLAYED
 
 
 class Victim(Enum):
@@ -72,7 +72,7 @@ ALL: Final = len(NAMES) * len(Sink)
 def make_scenario(seed: int, kills: int) -> Scenario:
     """Return the run of a seed; consecutive seeds go through all queries and sinks.
 
-    A join tells its sides apart by a column, so it reads rows.
+    A join tells its sides apart by a column, so it reads rows; what a replay recovers reads blocks.
 
     Examples
     --------
@@ -85,10 +85,11 @@ def make_scenario(seed: int, kills: int) -> Scenario:
     rounds = [rng.sample(list(Victim), len(Victim)) for _ in range(0, kills, len(Victim))]
     victims = list(itertools.chain(*rounds))[:kills]
     name, form = NAMES[seed % len(NAMES)], rng.choice(["rows", "blocks"])
+    form = "rows" if name == "join" else "blocks" if name in REPLAYED else form
     return Scenario(
         seed,
         name,
         list(Sink)[seed // len(NAMES) % len(Sink)],
-        "rows" if name == "join" else form,
+        form,
         tuple(Kill(victim, rng.randint(1, 3), rng.uniform(0, 1.1)) for victim in victims),
     )

@@ -1,8 +1,8 @@
 """The streams of the chaos tests: events, queries of every shape, and what each has to find.
 
 Some are groups of queries, one is a join of two halves of the events, and in one a query takes the
-matches of another. Where matches are taken back,
-what has to be there in the end are those of the table.
+matches of another. Of some Spark keeps savepoints alone, and the log is read again. Where matches
+are taken back, what has to be there in the end are those of the table.
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ QUERIES: dict[str, Query] = {
     "windowed": kinds("A -> C").over(op.windows.time(24, slide=8)).instances(2),
     "negation": kinds("A -> !B").within(7).no_skip(),
 }
+#: Those of which Spark keeps no state but savepoints: they read the blocks of the log.
+REPLAYED = ("replayed", "replayed windows", "replayed slack")
+QUERIES |= {
+    "replayed": QUERIES["keyed"],
+    "replayed windows": kinds("A -> C").over(op.windows.time(24, slide=8)).partition_by("key"),
+}
 #: Those of which the events are out of order.
 DISORDER: dict[str, Query] = {
     "disorder": QUERIES["keyed"].disorder(op.KSlack(SLACK)),
@@ -42,6 +48,7 @@ DISORDER: dict[str, Query] = {
     ),
     "latency distance": QUERIES["keyed"].disorder(op.LDOP(window=100)),
     "sequence": QUERIES["keyed"].disorder(op.Sequence("20 us", arrival="at")),
+    "replayed slack": QUERIES["negation"].disorder(op.KSlack(SLACK)),
     "corrected": QUERIES["negation"].disorder(op.KSlack(0, late="correct", horizon=20 * SLACK)),
 }
 QUERIES |= DISORDER
@@ -107,7 +114,7 @@ def found_in(stream: DataFrame, name: str) -> DataFrame:
     if name == "join":
         left, right = (stream.where(stream["kind"].isin(kinds)) for kinds in SIDES)
         return op.join(left, right, **JOIN, disorder=op.KSlack(SLACK))
-    return op.match(stream, QUERIES[name])
+    return op.match(stream, QUERIES[name], recovery="replay" if name in REPLAYED else None)
 
 
 def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:

@@ -69,15 +69,17 @@ def match_frame(
     sources: tuple[str, ...] | None = None,
     *,
     placed: bool = False,
+    replays: bool = False,
 ) -> DataFrame:
     """Find the matches of a query in a DataFrame; nothing runs before the result is used.
 
-    Only a stream has several sources. Rows that are placed bring their places among all.
+    Only a stream has several sources, or is recovered by a replay. Rows that are placed bring their
+    places among all.
     """
     if is_streaming(frame):
         from outpace.hosts.spark.stream import StreamSearch
 
-        return StreamSearch(frame, query, sources).matches()
+        return StreamSearch(frame, query, sources, replays).matches()
     schema = arrow_schema(frame)
     if placed:
         schema = pa.schema([field for field in schema if field.name != EVENT_ID.name])

@@ -18,7 +18,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -35,6 +35,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from outpace.engine.codec.block import read_block
+from outpace.engine.recover.log_places import LogPiece
 from outpace.hosts.clock import clock_time
 from outpace.ingest.log.blocks import block_starts, read_blocks
 from outpace.ingest.log.options import Form, check_start, first_offset, read_options
@@ -45,7 +47,35 @@ from outpace.ingest.log.segment import Damage
 SCHEMA_KEY: Final = "outpace.schema"
 #: And the one that has the name of their time column.
 TIME_KEY: Final = "outpace.time"
-_NUMBERS: Final = ("first", "events", "least", "greatest", "arrival")
+#: And the one that says where they can be read again, see `LogPlace`.
+LOG_KEY: Final = "outpace.log"
+_NUMBERS: Final = ("first", "stop", "events", "least", "greatest", "arrival")
+
+
+@dataclass(frozen=True)
+class LogPlace:
+    """Where the blocks of a stream can be read again.
+
+    Parameters
+    ----------
+    path
+        The folder of the log.
+    log
+        What tells the log from others, wherever it is.
+    on_damage
+        What becomes of reading where events are lost.
+    """
+
+    path: str
+    log: int
+    on_damage: str
+
+    def read(self, schema: pa.Schema, first: int, stop: int) -> Iterator[LogPiece]:
+        """Read columns of the events between two offsets again."""
+        log = Log.open(self.path)
+        check_start(log, stop)
+        for block in read_blocks(log, first, stop, on_damage=self.on_damage):
+            yield LogPiece(pa.table(read_block(block.data, schema)), block.first, block.stop)
 
 
 @dataclass
@@ -62,7 +92,9 @@ def log_schema(options: Mapping[str, str]) -> StructType:
     log = Log.open(settings.path)
     if settings.form is Form.ROWS:
         return from_arrow_schema(log.schema)
+    place = LogPlace(str(log.folder.path), log.folder.salt, settings.on_damage.value)
     about = {
+        LOG_KEY: json.dumps(asdict(place)),
         SCHEMA_KEY: base64.b64encode(log.schema.serialize()).decode(),
         TIME_KEY: log.time,
     }

@@ -1,7 +1,8 @@
 """What the tasks of a stream do: pack rows into cells, run the instances of a stage, unpack.
 
 Memory: packing holds `PACK_ROWS` rows or `PACK_BYTES`; an instance of a stage the cells of one
-batch, which the source's admission control bounds, and what its stage says.
+batch, which the source's admission control bounds, and what its stage says. Where only savepoints
+are saved, a process has the instances of the batch before still, those that it used last.
 
 Spark places a row by the Murmur3 hash of its key. With the numbers 0, 1, 2 ... several instances
 would share a partition, and so a core, while others have none; so each gets a number whose hash is
@@ -15,8 +16,8 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, Final, Generic, TypeVar
+from functools import lru_cache, partial
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import pandas as pd
 import pyarrow as pa
@@ -28,10 +29,12 @@ from outpace.engine.codec.block import read_block
 from outpace.engine.codec.cell import CELLS, Cell, CellKind, cell_batch, cell_of, read_cells
 from outpace.engine.codec.table import read_table
 from outpace.engine.packing import Packing
-from outpace.engine.stage import StageSpec, restore_stage, run_step, save_stage
+from outpace.engine.recover.soft_stages import SoftStages
+from outpace.engine.stage import Stage, StageSpec, restore_stage, run_step, save_stage
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.clock import BatchLoad, clock_time
 from outpace.hosts.spark.frame import RecordBatches, as_planned, pieces
+from outpace.hosts.spark.log_source import LogPlace
 
 #: The outputs of a stream by their names.
 OUTPUTS: Final = {
@@ -44,8 +47,29 @@ OUTPUTS: Final = {
 #: What is kept of the load, where something follows it.
 _LOAD: Final = "busy double, began bigint, worked bigint"
 
-#: Parts of the input: rows, or nothing but time, and what is promised of later rows.
-Parts = Iterable[tuple[pa.Table | None, int]]
+#: Instances whose states are not saved, as they were after their last batch in this process.
+_soft: SoftStages[StageSpec, Stage] = SoftStages()
+
+
+class InputPart(NamedTuple):
+    """A part of the input.
+
+    Parameters
+    ----------
+    rows
+        Rows; None: nothing but time.
+    watermark
+        What is promised of later rows.
+    first, stop
+        Where in a log they begin and end, as offsets; -1 where they come from none.
+    """
+
+    rows: pa.Table | None
+    watermark: int = NO_TIME
+    first: int = -1
+    stop: int = -1
+
+
 Value = TypeVar("Value")
 
 
@@ -83,13 +107,13 @@ class PackTask:
     packing: PlanPart[Packing]
     places: list[int]
 
-    def pack(self, parts: Parts) -> Iterator[pa.RecordBatch]:
-        """Pack parts of the input, each rows with what is promised of later ones."""
+    def pack(self, parts: Iterable[InputPart]) -> Iterator[pa.RecordBatch]:
+        """Pack parts of the input."""
         packing = self.packing.value
         context = TaskContext.get()
         sender = 0 if context is None else context.partitionId()
         position = 0
-        for rows, watermark in parts:
+        for rows, watermark, first, stop in parts:
             began = time.perf_counter_ns()
             cells = packing.pulse(watermark) if rows is None else packing.pack(rows, watermark)
             spent = (time.perf_counter_ns() - began) // 1000
@@ -99,6 +123,8 @@ class PackTask:
                     instance=self.places[cell.instance],
                     sender=sender,
                     position=position + number,
+                    first=first,
+                    stop=stop,
                     counters=replace(cell.counters, step_us=spent * (cell.kind is CellKind.REPORT)),
                 )
                 for number, cell in enumerate(cells)
@@ -109,29 +135,33 @@ class PackTask:
 def pack_rows(task: PackTask, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     """Pack the rows of a DataFrame."""
     schema = task.packing.value.rows
-    return task.pack((as_planned(rows, schema), NO_TIME) for _, rows in pieces(batches))
+    return task.pack(InputPart(as_planned(rows, schema)) for _, rows in pieces(batches))
 
 
 def pack_blocks(task: PackTask, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    """Pack rows that come as blocks, as from a log."""
+    """Pack rows that come as blocks, as from a log; the offsets of these may follow."""
     schema = task.packing.value.reads
-    return task.pack(
-        (pa.table(read_block(block.as_buffer(), schema)), NO_TIME)
-        for batch in batches
-        for block in batch.column(0)
-    )
+
+    def parts() -> Iterator[InputPart]:
+        for batch in batches:
+            blocks, *offsets = batch.columns
+            numbers = (column.to_pylist() for column in offsets)
+            for block, *place in zip(blocks, *numbers, strict=True):
+                yield InputPart(pa.table(read_block(block.as_buffer(), schema)), NO_TIME, *place)
+
+    return task.pack(parts())
 
 
 def pack_matches(task: PackTask, timed: bool, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     """Pack the matches of another query, and hand on what it knows of time where it is the same."""
 
-    def parts() -> Parts:
+    def parts() -> Iterator[InputPart]:
         for batch in batches:
             for cell in read_cells(batch):
                 if cell.kind is CellKind.MATCHES:
-                    yield read_table(cell.block), NO_TIME
+                    yield InputPart(read_table(cell.block))
                 elif cell.kind is CellKind.PULSE and timed:
-                    yield None, cell.watermark
+                    yield InputPart(None, cell.watermark)
 
     return task.pack(parts())
 
@@ -145,15 +175,23 @@ class StageProcessor(StatefulProcessor):
         The stage, and its place in the chain, from 1 on.
     own, behind
         What stands for each instance of this stage, and of the next, in the column `instance`.
+    log
+        Where the events can be read again, if savepoints are all that Spark keeps.
     """
 
     def __init__(
-        self, spec: PlanPart[StageSpec], place: int, own: list[int], behind: list[int]
+        self,
+        spec: PlanPart[StageSpec],
+        place: int,
+        own: list[int],
+        behind: list[int],
+        log: LogPlace | None = None,
     ) -> None:
         self._part = spec
         self._place = place
         self._own = own
         self._behind = behind
+        self._log = log
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state, and compile what is not compiled on this machine while batches go on."""
@@ -195,13 +233,15 @@ class StageProcessor(StatefulProcessor):
             load = BatchLoad(*known)
         saved = self._state.get()
         data = None if saved is None else bytes(saved[0])
-        stage = restore_stage(self._spec, data, number)
+        stage = self._restored(number, data)
         clock.append(time.perf_counter_ns())
         now = NO_TIME if now_ms is None else now_ms * 1000
         given = run_step(stage, cells, number, self._place, now, load.report)
         clock.append(time.perf_counter_ns())
         state = save_stage(self._spec, stage)
         self._state.update((state,))
+        if self._log is not None:
+            _soft.put(self._spec, number, state, stage)
         if now_ms is not None:
             self._set_timer(stage.timer, now_ms, expired)
         clock.append(time.perf_counter_ns())
@@ -221,6 +261,16 @@ class StageProcessor(StatefulProcessor):
         report = Cell(CellKind.REPORT, stage=self._place, sender=number, counters=counters)
         outputs = [replace(cell, instance=self._behind[cell.instance]) for cell in (*given, report)]
         yield cell_batch(outputs).to_pandas()
+
+    def _restored(self, number: int, data: bytes | None) -> Stage:
+        """Return an instance as it was saved, which this process may have still."""
+        if data is None or self._log is None or self._spec.replay is None:
+            return restore_stage(self._spec, data, number)
+        soft = _soft.take(self._spec, number, data)
+        if soft is not None:
+            return soft
+        read = partial(self._log.read, self._spec.replay.packing.reads)
+        return restore_stage(self._spec, data, number, read)
 
     def _set_timer(self, timer: int | None, now_ms: int, expired: int | None) -> None:
         """Let Spark know of the one timer of an instance; what has passed is for the next batch."""

@@ -2,7 +2,8 @@
 
 Rows are packed into cells as soon as they cross to Python; cells are what Spark shuffles and what
 stages exchange. Each instance of a stage keeps one binary value in Spark's state store. A match
-comes out in the batch that makes it final and never changes (append).
+comes out in the batch that makes it final and never changes (append). Where the stream is a log
+that can be read again, that value may be a savepoint alone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import base64
 import datetime
 import itertools
+import json
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,7 +30,7 @@ from outpace.engine.codec.cell import CELLS, CellKind
 from outpace.errors import BindError, UnsupportedError
 from outpace.hosts.spark.frame import Change, crossing_rows, map_rows
 from outpace.hosts.spark.listeners import warn_of_late_events
-from outpace.hosts.spark.log_source import SCHEMA_KEY
+from outpace.hosts.spark.log_source import LOG_KEY, SCHEMA_KEY, LogPlace
 from outpace.hosts.spark.metrics_account import BEHIND, OBSERVED
 from outpace.hosts.spark.schema import arrow_schema, with_schema
 from outpace.hosts.spark.session import ROCKSDB
@@ -84,11 +86,14 @@ class StreamSearch:
     sources
         The identifiers of several sources, in their order, where the column `source` says who sent
         a row.
+    replays
+        Whether savepoints are all that Spark keeps, and the log that is the stream is read again.
     """
 
     frame: DataFrame
     query: Query
     sources: tuple[str, ...] | None = None
+    replays: bool = False
 
     def matches(self) -> DataFrame:
         """Return the matches."""
@@ -122,7 +127,7 @@ class StreamSearch:
         return self._chain(timeouts=timeouts).outputs()
 
     def _chain(self, *, timeouts: bool = False) -> _Chain:
-        return _chain(self.frame, self.query, self.sources, timeouts=timeouts)
+        return _chain(self.frame, self.query, self.sources, timeouts=timeouts, replays=self.replays)
 
 
 @dataclass(frozen=True)
@@ -161,10 +166,14 @@ _chains: WeakKeyDictionary[DataFrame, _Chain] = WeakKeyDictionary()
 
 
 def plan_frame(
-    frame: DataFrame, asked: Query | QueryGroup, sources: tuple[str, ...] | None = None
+    frame: DataFrame,
+    asked: Query | QueryGroup,
+    sources: tuple[str, ...] | None = None,
+    *,
+    replays: bool = False,
 ) -> StreamPlan:
     """Return how a query, or several together, would run on a stream."""
-    plan, _ = _planned(frame, asked, sources)
+    plan, _ = _planned(frame, asked, sources, replays=replays)
     return plan
 
 
@@ -174,14 +183,29 @@ def _planned(
     sources: tuple[str, ...] | None,
     *,
     timeouts: bool = False,
+    replays: bool = False,
 ) -> tuple[StreamPlan, int]:
     """Return a plan, and over how many partitions Spark spreads its instances."""
     before = _chains.get(frame)
     schema = _input_schema(frame, before)
+    log = _log_of(frame) if replays else None
+    if replays and (log is None or before is not None):
+        raise UnsupportedError(
+            "a stream is recovered by a replay where it is a log that can be read again",
+            hint='read spark.readStream.format("outpace.log").option("form", "blocks").load(path), '
+            "and match that as it is",
+        )
     if isinstance(asked, Query):
         query = _with_clock(frame, asked, before)
         partitions = _check_session(frame)
-        plan = plan_stream(query, schema, partitions, timeouts=timeouts, sources=sources)
+        plan = plan_stream(
+            query,
+            schema,
+            partitions,
+            timeouts=timeouts,
+            sources=sources,
+            log=None if log is None else log.log,
+        )
         return plan, partitions
     queries = tuple(_with_clock(frame, query, before) for query in asked.queries)
     partitions = _check_session(frame)
@@ -201,8 +225,9 @@ def _chain(
     sources: tuple[str, ...] | None = None,
     *,
     timeouts: bool = False,
+    replays: bool = False,
 ) -> _Chain:
-    plan, partitions = _planned(frame, asked, sources, timeouts=timeouts)
+    plan, partitions = _planned(frame, asked, sources, timeouts=timeouts, replays=replays)
     return _Chain(plan, _cells(frame, plan, partitions))
 
 
@@ -218,6 +243,7 @@ def match_group(frame: DataFrame, group: QueryGroup) -> DataFrame:
 def _cells(frame: DataFrame, plan: StreamPlan, partitions: int) -> DataFrame:
     """Return what the stages of a plan give, as Spark runs them."""
     before, name = _chains.get(frame), plan.name
+    log = None if plan.stages[0].replay is None else _log_of(frame)
     places = [labels(spec.instances, partitions) for spec in plan.stages]
     pack = PackTask(PlanPart(plan.packing), places[0])
     title = f"outpace {name}: pack"
@@ -225,7 +251,8 @@ def _cells(frame: DataFrame, plan: StreamPlan, partitions: int) -> DataFrame:
         timed = before.plan.tells_time_to(plan)
         cells = _map_cells(before.cells, named(title, pack_matches, pack, timed))
     elif SCHEMA_KEY in _block_metadata(frame):
-        cells = _map_cells(frame.select("block"), named(title, pack_blocks, pack))
+        places_too = [] if log is None else ["first", "stop"]
+        cells = _map_cells(frame.select("block", *places_too), named(title, pack_blocks, pack))
     else:
         rows = crossing_rows(frame, plan)
         cells = map_rows(rows, named(title, pack_rows, pack), plan.crossing, CELLS)
@@ -233,7 +260,7 @@ def _cells(frame: DataFrame, plan: StreamPlan, partitions: int) -> DataFrame:
         behind = places[place + 1] if place + 1 < len(places) else [0]
         # One instance is the same wherever it is; where several are depends on how many places.
         stage = replace(spec, partitions=partitions if spec.instances > 1 else 1)
-        processor = StageProcessor(PlanPart(stage), place + 1, places[place], behind)
+        processor = StageProcessor(PlanPart(stage), place + 1, places[place], behind, log)
         grouped = _by_instance(cells, f"outpace {name}: {spec.name}")
         # A stage with a clock makes Spark run batches without events, which others need not pay.
         clock = "ProcessingTime" if spec.clocked else "None"
@@ -254,6 +281,12 @@ def _input_schema(frame: DataFrame, before: _Chain | None) -> pa.Schema:
 def _block_metadata(frame: DataFrame) -> dict[str, Any]:
     schema = frame.schema
     return dict(schema["block"].metadata) if "block" in schema.names else {}
+
+
+def _log_of(frame: DataFrame) -> LogPlace | None:
+    """Return where the blocks of a stream can be read again; None where they cannot."""
+    written = _block_metadata(frame).get(LOG_KEY)
+    return None if written is None else LogPlace(**json.loads(written))
 
 
 def _with_clock(frame: DataFrame, query: Query, before: _Chain | None) -> Query:

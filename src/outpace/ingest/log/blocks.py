@@ -35,8 +35,8 @@ class LogBlock:
     ----------
     data
         What `outpace.engine.codec.block.read_block` reads.
-    first
-        The offset of the first event.
+    first, stop
+        The offset of the first event, and the one behind the last; some between may be lost.
     events
         How many there are.
     least, greatest
@@ -47,6 +47,7 @@ class LogBlock:
 
     data: pa.Buffer
     first: int
+    stop: int
     events: int
     least: int
     greatest: int
@@ -105,6 +106,7 @@ def _block(log: Log, parts: list[tuple[LogFrame, pa.Buffer]], start: int, stop: 
     return LogBlock(
         cell.as_buffer(),
         blocks[0].first,
+        blocks[-1].stop,
         sum(block.events for block in blocks),
         min(block.least for block in blocks),
         max(block.greatest for block in blocks),
@@ -114,9 +116,10 @@ def _block(log: Log, parts: list[tuple[LogFrame, pa.Buffer]], start: int, stop: 
 
 def _cut(log: Log, frame: LogFrame, payload: pa.Buffer, start: int, stop: int) -> LogBlock:
     """Return the events of a frame that are in a range."""
-    whole = LogBlock(payload, frame.first, frame.events, frame.least, frame.greatest, frame.arrival)
+    span = frame.first, frame.stop
+    whole = LogBlock(payload, *span, frame.events, frame.least, frame.greatest, frame.arrival)
     low, high = max(start, frame.first), min(stop, frame.stop)
-    if (low, high) == (frame.first, frame.stop):
+    if (low, high) == span:
         return whole
     with pa.ipc.open_stream(payload) as reader:
         narrow = reader.read_next_batch().slice(low - frame.first, high - low)
@@ -127,6 +130,7 @@ def _cut(log: Log, frame: LogFrame, payload: pa.Buffer, start: int, stop: int) -
         whole,
         data=data,
         first=low,
+        stop=high,
         events=high - low,
         least=int(times.min()),
         greatest=int(times.max()),

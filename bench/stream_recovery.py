@@ -1,0 +1,123 @@
+"""What a batch of a stream on Spark saves and takes with savepoints alone, beside saved state.
+
+Run `python bench/stream_recovery.py`; `--help` lists the options. The events lie in a log; a
+streaming query reads it as blocks, matches and writes to Spark's Parquet sink. `kept` has a search
+that holds most of the rows that came, without a bound; `windows` has 1000 open windows whose rows
+may still be needed, `chain` as many of which the events of matches are.
+
+Each turn runs every query with saved state and with `recovery="replay"`. Of the batches of the
+second half of each run the medians count. Prints a JSON object for each query and way: the bytes
+that instances saved in a batch, those that Spark added to the checkpoint's state folder in a batch,
+the milliseconds of a batch (median and 99th percentile), of reading and of writing the state; how
+many of the steps began with a replay, and how many events these took.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import outpace as op
+from outpace.engine.codec.cell import COUNTERS
+
+WAYS = {"state": None, "replay": "replay"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--n", type=int, default=1_500_000, help="events of a run")
+    parser.add_argument("--batches", type=int, default=30)
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--only", default="kept,windows,chain", help="queries, with commas")
+    options = parser.parse_args()
+    conf = {"spark.sql.shuffle.partitions": str(options.cores)}
+    spark = op.spark.session(master=f"local[{options.cores}]", conf=conf)
+    with tempfile.TemporaryDirectory() as folder:
+        log = written(Path(folder, "log"), options.n)
+        for name in options.only.split(","):
+            found = {way: [] for way in WAYS}
+            for _ in range(options.repeat):
+                for way in WAYS:
+                    found[way] += batches(spark, log, query(name, options.n), way, options)
+            for way, own in found.items():
+                print(json.dumps({"query": name, "way": way, **summary(own)}), flush=True)
+    spark.stop()
+
+
+def query(name, size):
+    asked = op.Query(name).order_by("ts").measures(end="LAST(ts)")
+    if name == "kept":
+        return asked.pattern("A -> B").define(A="kind < 7", B="kind = 10").skip_to_next_row()
+    windows = op.windows.count(size // 5, slide=size // 5000)
+    kinds = {"A": "kind = 1", "B": "kind = 2", "C": "kind = 3"}
+    text = "A -> B -> C" if name == "chain" else "A B"
+    return (
+        asked.pattern(text).define({one: kinds[one] for one in kinds if one in text}).over(windows)
+    )
+
+
+def written(path, size):
+    """Return a log with events in order."""
+    random = np.random.default_rng(1)
+    events = pa.table({"ts": np.arange(size), "kind": random.integers(0, 10, size)})
+    with op.log.create(path, events.schema).writer(sync="never") as writer:
+        for low in range(0, size, 1 << 14):
+            writer.append(events.slice(low, 1 << 14))
+    return path
+
+
+def batches(spark, log, asked, way, options):
+    """Return what is known of each batch of the second half of a run."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = spark.readStream.format("outpace.log").option("form", "blocks")
+        most = -(-options.n // options.batches)
+        events = source.option("maxEventsPerTrigger", most).load(str(log))
+        running = (
+            op.match(events, asked, recovery=WAYS[way])
+            .writeStream.format("parquet")
+            .option("path", str(Path(folder, "matches")))
+            .option("checkpointLocation", str(Path(folder, "checkpoint")))
+            .trigger(availableNow=True)
+            .start()
+        )
+        running.awaitTermination()
+        told = [json.loads(one.json) for one in running.recentProgress]
+        state = [path for path in Path(folder, "checkpoint", "state").rglob("*") if path.is_file()]
+        added = sum(path.stat().st_size for path in state) / len(told)
+        return [{**counted(one), "added": added} for one in told[len(told) // 2 :]]
+
+
+def counted(progress):
+    """Return what the stage of a query counted in a batch, and how long that took."""
+    (chain,) = progress["observedMetrics"].values()
+    (reports,) = chain.values()
+    own = [dict(zip(COUNTERS, numbers, strict=True)) for place, *numbers in reports if place == 1]
+    total = {name: sum(one[name] for one in own) for name in COUNTERS}
+    return {**total, "ms": progress["durationMs"]["triggerExecution"], "steps": len(own)}
+
+
+def summary(found):
+    def median(name, share=0.5):
+        return float(np.quantile([one[name] for one in found], share))
+
+    replays, steps = (sum(one[name] for one in found) for name in ("replays", "steps"))
+    return {
+        "kept": round(median("kept")),
+        "open_windows": round(median("open_windows")),
+        "saved_bytes": round(median("state_bytes")),
+        "added_bytes": round(median("added")),
+        "batch_ms": round(median("ms")),
+        "batch_ms_p99": round(median("ms", 0.99)),
+        "restore_ms": round(median("restore_us") / 1e3, 1),
+        "save_ms": round(median("save_us") / 1e3, 1),
+        "replays_of_steps": [replays, steps],
+        "replayed": sum(one["replayed"] for one in found),
+    }
+
+
+if __name__ == "__main__":
+    main()
