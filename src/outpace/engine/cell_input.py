@@ -53,8 +53,8 @@ class CellInput:
         self._front = front
         self._sources = spec.sources
         self._unawaited, self._aside = 0, Counter[Aside]()
-        #: The cells of the last batch that came from a log, and how many events each has.
-        self.logged: list[tuple[Cell, int]] = []
+        #: The cells of the last batch that came from a log, and the events of each.
+        self.logged: list[tuple[Cell, pa.Table]] = []
         #: How many events of the last batch no step can use, of those that are among the others.
         self._sparse = 0
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
@@ -184,7 +184,8 @@ class CellInput:
             if len(cell.block):
                 blocks.append(self.read(cell))
             if cell.first >= 0:
-                self.logged.append((cell, blocks[-1].num_rows if len(cell.block) else 0))
+                rows = blocks[-1] if len(cell.block) else self._schema.empty_table()
+                self.logged.append((cell, rows))
         sparse = (cell.kind is CellKind.SPARSE for cell in cells if len(cell.block))
         self._sparse = sum(
             block.num_rows for block, is_sparse in zip(blocks, sparse, strict=True) if is_sparse

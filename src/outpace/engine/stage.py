@@ -18,9 +18,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -52,11 +53,10 @@ from outpace.engine.message import (
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.packing import Packing
-from outpace.engine.recover.arrived import retained_schema
 from outpace.engine.recover.log_places import LogPiece, LogPlaces
 from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
 from outpace.engine.savepoint import Savepoint
-from outpace.engine.state import NATURAL, State, integer, integers, reading
+from outpace.engine.state import NATURAL, State, integer, integers, reading, require
 from outpace.engine.wire import (
     read_answer,
     read_delivery,
@@ -77,6 +77,9 @@ class StagePart(Enum):
     BACK = "merge"
     GROUP = "order + match of all"
 
+
+#: The column with the numbers of events that an instance needs.
+_NUMBER: Final = "__outpace_number"
 
 #: Reads the rows of a log between two offsets, piece by piece.
 ReadLog: TypeAlias = Callable[[int, int], Iterable[LogPiece]]
@@ -249,6 +252,8 @@ class ReplayedStage(WholeStage):
         super().__init__(spec, number)
         self._number = number
         self._places = LogPlaces()
+        #: The events that the last savepoint needs, and those that came since, with their numbers.
+        self._events: list[pa.Table] = []
         #: How many events the replay took that it was rebuilt by; None where it was not, or long
         #: ago.
         self._replayed: int | None = None
@@ -262,9 +267,11 @@ class ReplayedStage(WholeStage):
         """Order the events of a batch, match those whose turn it is, and let time pass."""
         number = self.part.came
         given = super().step(cells, now, load)
-        for cell, events in self._arriving.logged:
-            self._places.add(number, events, cell.first, cell.stop)
-            number += events
+        for cell, rows in self._arriving.logged:
+            self._places.add(number, rows.num_rows, cell.first, cell.stop)
+            if rows.num_rows:
+                self._events.append(self._numbered(rows, number))
+            number += rows.num_rows
         if self._replayed is not None:
             self.counters = replace(self.counters, replays=1, replayed=self._replayed)
             self._replayed = None
@@ -277,33 +284,49 @@ class ReplayedStage(WholeStage):
         needed = part.needed
         if len(needed):
             places.trim(int(needed[0]))
+            events = pa.concat_tables(self._events)
+            numbers = events.column(_NUMBER).to_numpy()
+            self._events = [events.take(pa.array(np.searchsorted(numbers, needed)))]
         else:
             places.clear()
+            self._events = []
         offset, number = places.first or (places.until, part.came)
         packed = np.frombuffer(savepoint.keeping(needed).encode(), np.int8)
         table = pa.table({"savepoint": packed.astype(np.int64)})
         return State({"offset": offset, "number": number, "until": places.until}, [table])
 
+    @property
+    def soft(self) -> State | None:
+        """The events that the last savepoint needs, for `recall`; None where it needs none."""
+        if not self._events:
+            return None
+        return State({}, self._events, {"places": self._places.state()})
+
+    def recall(self, saved: State, soft: State) -> None:
+        """Stand where `state` was, with what `soft` was then."""
+        savepoint = self._savepoint(saved)
+        _, (events,) = soft.content(1)
+        columns = self._numbered(self.part.spec.schema.empty_table(), 0).schema
+        require(events.schema.equals(columns), "events have other columns")
+        (numbers,) = integers(events.select([_NUMBER]), **{_NUMBER: range(savepoint.at)})
+        require((np.diff(numbers) > 0).all(), "events do not rise")
+        self._places.restore(soft.part("places"))
+        self._stand(savepoint, events)
+
     def rebuild(self, saved: State, packing: Packing, read: ReadLog) -> None:
         """Stand where `state` was, with the events of the log."""
-        header, (table,) = saved.content(1)
+        savepoint, header = self._savepoint(saved), saved.numbers
         offset, number, until = (
             integer(header, name, NATURAL) for name in ("offset", "number", "until")
         )
-        (packed,) = integers(table, savepoint=range(-128, 128))
-        savepoint = Savepoint.decode(packed.astype(np.int8).tobytes())
-        self.part.check(savepoint)
-        places, kept, numbers = LogPlaces(offset), [], [np.zeros(0, np.int64)]
-        rows = retained_schema(self.part.spec).empty_table()
+        places = LogPlaces(offset)
+        kept = [self._numbered(self.part.spec.schema.empty_table(), 0)]
         for piece in read(offset, until) if offset < until else ():
             own = self._own(packing, piece)
             places.add(number, own.num_rows, piece.first, piece.stop)
-            theirs = np.arange(number, number + own.num_rows)
+            wanted = ~savepoint.drops(np.arange(number, number + own.num_rows))
+            kept.append(self._numbered(own, number).filter(pa.array(wanted)))
             number += own.num_rows
-            wanted = ~savepoint.drops(theirs)
-            ids = pa.array(self.part.intake.ids_at(theirs))
-            kept.append(own.append_column(EVENT_ID, ids).filter(pa.array(wanted)))
-            numbers.append(theirs[wanted])
         if number != savepoint.at:
             raise StateError(
                 "the log has other events than those that were read from it",
@@ -312,11 +335,32 @@ class ReplayedStage(WholeStage):
                 hint="start with a new checkpoint folder; keep the events of a log that a stream "
                 "still needs",
             )
-        places.until = until
-        rows = pa.concat_tables([rows, *kept])
+        places.until, self._places = until, places
+        events = pa.concat_tables(kept)
+        self._stand(savepoint, events)
+        self._replayed = events.num_rows if offset < until else None
+
+    def _savepoint(self, saved: State) -> Savepoint:
+        """Return the savepoint of what `state` returned, which is that of this query."""
+        _, (table,) = saved.content(1)
+        (packed,) = integers(table, savepoint=range(-128, 128))
+        savepoint = Savepoint.decode(packed.astype(np.int8).tobytes())
+        self.part.check(savepoint)
+        return savepoint
+
+    def _stand(self, savepoint: Savepoint, events: pa.Table) -> None:
+        """Let the operator stand where a savepoint was made, with the events that it needs."""
+        numbers = events.column(_NUMBER).to_numpy()
+        ids = pa.array(self.part.intake.ids_at(numbers))
+        rows = events.drop_columns([_NUMBER]).append_column(EVENT_ID, ids)
         with reading():
-            self.part.rebuild(savepoint, rows, np.concatenate(numbers))
-        self._places, self._replayed = places, rows.num_rows
+            self.part.rebuild(savepoint, rows, numbers)
+        self._events = [events] if len(numbers) else []
+
+    def _numbered(self, rows: pa.Table, first: int) -> pa.Table:
+        """Return events with their numbers, of which the first is known."""
+        numbers = np.arange(first, first + rows.num_rows)
+        return rows.append_column(pa.field(_NUMBER, pa.int64()), pa.array(numbers))
 
     def _own(self, packing: Packing, piece: LogPiece) -> pa.Table:
         """Return the events of a piece that are its own, as they came."""
@@ -456,11 +500,16 @@ def save_stage(spec: StageSpec, stage: Stage) -> bytes:
 
 
 def restore_stage(
-    spec: StageSpec, data: bytes | None, number: int = 0, read: ReadLog | None = None
+    spec: StageSpec,
+    data: bytes | None,
+    number: int = 0,
+    read: ReadLog | None = None,
+    soft: State | None = None,
 ) -> Stage:
     """Return an instance of a stage, of a number, as it was saved; a new one where nothing was.
 
-    Where savepoints are saved, `read` reads the log that the events came from.
+    Where savepoints are saved, `read` reads the log that the events came from, unless `soft` is
+    what `ReplayedStage.soft` was then.
 
     Raises
     ------
@@ -497,6 +546,12 @@ def restore_stage(
     if isinstance(stage, ReplayedStage):
         assert spec.replay is not None, "the stage was made by it"
         assert read is not None, "somebody reads the log"
+        if soft is not None:
+            with suppress(StateError):
+                stage.recall(saved.part("stage"), soft)
+                return stage
+            stage = spec.make(number)
+            assert isinstance(stage, ReplayedStage), "it is one"
         stage.rebuild(saved.part("stage"), spec.replay.packing, read)
         return stage
     with reading():

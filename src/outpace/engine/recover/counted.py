@@ -83,7 +83,7 @@ class CountedOperator(RecoverableOperator):
             self._acknowledged = max(place, self._acknowledged)
             self.settled += int(sizes[:taken].sum())
 
-    def needed(self, savepoint: Savepoint) -> dict[str | None, NeededNumbers]:
+    def needed_by_source(self, savepoint: Savepoint) -> dict[str | None, NeededNumbers]:
         """Return which events the last savepoint needs, by source and by their numbers there."""
         if self._arrived is None:
             return {None: NeededNumbers(savepoint.at, self._needed.numbers)}

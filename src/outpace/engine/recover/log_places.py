@@ -12,8 +12,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from outpace.engine.state import NATURAL, State, integer, integers, require
 from outpace.errors import DataError
 
 
@@ -75,3 +77,17 @@ class LogPlaces:
         """Forget all blocks."""
         self._numbers.clear()
         self._offsets.clear()
+
+    def state(self) -> State:
+        """Return all that is known, for `restore`."""
+        blocks = {"number": self._numbers, "offset": self._offsets}
+        columns = {name: np.array(own, np.int64) for name, own in blocks.items()}
+        return State({"until": self.until}, [pa.table(columns)])
+
+    def restore(self, state: State) -> None:
+        """Take what `state` returned."""
+        header, (blocks,) = state.content(1)
+        self.until = integer(header, "until", NATURAL)
+        read = integers(blocks, number=NATURAL, offset=range(self.until + 1))
+        require(all((np.diff(one) > 0).all() for one in read), "blocks do not rise")
+        self._numbers, self._offsets = (one.tolist() for one in read)

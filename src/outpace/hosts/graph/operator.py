@@ -287,7 +287,7 @@ class _Operator:
         savepoint = savepoint_of(self._operator.step(RowsAcknowledged(acknowledged)))
         skip = savepoint.skip
         self._metrics.skipped += int((skip[:, 1] - skip[:, 0] + 1).sum())
-        needed = self._operator.needed(savepoint)
+        needed = self._operator.needed_by_source(savepoint)
         inputs = {name: needed[self._node.source(name)] for name in self._inlets}
         settled, skipped = self._operator.settled, self._metrics.skipped
         own = Backup(self._node.name, savepoint, settled, inputs, skipped)

@@ -2,7 +2,8 @@
 
 Memory: packing holds `PACK_ROWS` rows or `PACK_BYTES`; an instance of a stage the cells of one
 batch, which the source's admission control bounds, and what its stage says. Where only savepoints
-are saved, a process has the instances of the batch before still, those that it used last.
+are saved, a process has the instances of the batch before still, those that it used last, and the
+events that each needs.
 
 Spark places a row by the Murmur3 hash of its key. With the numbers 0, 1, 2 ... several instances
 would share a partition, and so a core, while others have none; so each gets a number whose hash is
@@ -30,11 +31,19 @@ from outpace.engine.codec.cell import CELLS, Cell, CellKind, cell_batch, cell_of
 from outpace.engine.codec.table import read_table
 from outpace.engine.packing import Packing
 from outpace.engine.recover.soft_stages import SoftStages
-from outpace.engine.stage import Stage, StageSpec, restore_stage, run_step, save_stage
+from outpace.engine.stage import (
+    ReplayedStage,
+    Stage,
+    StageSpec,
+    restore_stage,
+    run_step,
+    save_stage,
+)
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.clock import BatchLoad, clock_time
 from outpace.hosts.spark.frame import RecordBatches, as_planned, pieces
 from outpace.hosts.spark.log_source import LogPlace
+from outpace.hosts.spark.soft_files import SoftFiles
 
 #: The outputs of a stream by their names.
 OUTPUTS: Final = {
@@ -49,6 +58,8 @@ _LOAD: Final = "busy double, began bigint, worked bigint"
 
 #: Instances whose states are not saved, as they were after their last batch in this process.
 _soft: SoftStages[StageSpec, Stage] = SoftStages()
+#: What other processes of this host need to go on with them.
+_soft_files = SoftFiles()
 
 
 class InputPart(NamedTuple):
@@ -240,8 +251,9 @@ class StageProcessor(StatefulProcessor):
         clock.append(time.perf_counter_ns())
         state = save_stage(self._spec, stage)
         self._state.update((state,))
-        if self._log is not None:
+        if isinstance(stage, ReplayedStage):
             _soft.put(self._spec, number, state, stage)
+            _soft_files.write(number, state, stage.soft, data)
         if now_ms is not None:
             self._set_timer(stage.timer, now_ms, expired)
         clock.append(time.perf_counter_ns())
@@ -270,7 +282,7 @@ class StageProcessor(StatefulProcessor):
         if soft is not None:
             return soft
         read = partial(self._log.read, self._spec.replay.packing.reads)
-        return restore_stage(self._spec, data, number, read)
+        return restore_stage(self._spec, data, number, read, _soft_files.read(number, data))
 
     def _set_timer(self, timer: int | None, now_ms: int, expired: int | None) -> None:
         """Let Spark know of the one timer of an instance; what has passed is for the next batch."""

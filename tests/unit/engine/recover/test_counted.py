@@ -236,7 +236,7 @@ def test_how_sources_take_turns_makes_no_difference_to_what_is_given_again(
     links = Links(random, sent, told=not late)
     operator, found, settled = CountedOperator(spec), list[dict[str, object]](), 0
     savepoint, losses = saved(operator, 0), 4
-    needed = operator.needed(savepoint)
+    needed = operator.needed_by_source(savepoint)
     while (stimulus := links.next()) is not None:
         if not operator.front.ended:
             found += matches_of(operator.step(stimulus)).to_pylist()
@@ -244,7 +244,7 @@ def test_how_sources_take_turns_makes_no_difference_to_what_is_given_again(
         if random.random() < often:
             acknowledged = random.randint(settled, len(found))
             savepoint = Savepoint.decode(saved(operator, acknowledged).encode())
-            settled, needed = operator.settled, operator.needed(savepoint)
+            settled, needed = operator.settled, operator.needed_by_source(savepoint)
             links.save(needed)
         if losses and random.random() < often:
             losses -= 1

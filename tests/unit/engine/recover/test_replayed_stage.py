@@ -21,7 +21,8 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import Cell, CellKind, Counters
 from outpace.engine.recover.log_places import LogPiece
 from outpace.engine.recover.soft_stages import SoftStages
-from outpace.engine.stage import Stage, StageSpec, restore_stage, save_stage
+from outpace.engine.stage import ReplayedStage, Stage, StageSpec, restore_stage, save_stage
+from outpace.engine.state import State
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.plan.stream import StreamPlan, plan_stream
 from outpace.testing.stream_chain import BatchOutput, Chain, States
@@ -62,23 +63,37 @@ class Log:
 
 
 class SoftChain(Chain):
-    """Stages that save savepoints; a process that has an instance still goes on with it."""
+    """Stages that save savepoints.
+
+    A process that has an instance still goes on with it. Where it is lost, what it needs may be in
+    a file, or be read from the log again.
+    """
 
     def __init__(self, plan: StreamPlan, log: Log, lost: float) -> None:
         super().__init__(plan.stages, log.read)
         self._random, self._lost = log.random, lost
         self._soft: SoftStages[StageSpec, Stage] = SoftStages()
+        self._files: dict[tuple[int, bytes], bytes | None] = {}
 
     def _restore(self, spec: StageSpec, state: bytes | None, number: int) -> Stage:
         soft = None if state is None else self._soft.take(spec, number, state)
         if soft is not None and self._random.random() >= self._lost:
             return soft
+        file = None if state is None else self._files.get((number, state))
+        if file is not None and self._random.random() < 0.5:
+            return restore_stage(spec, state, number, _never, State.decode(file))
         return super()._restore(spec, state, number)
 
     def _save(self, spec: StageSpec, stage: Stage, number: int) -> bytes:
         saved = super()._save(spec, stage, number)
         self._soft.put(spec, number, saved, stage)
+        assert isinstance(stage, ReplayedStage)
+        self._files[number, saved] = None if stage.soft is None else stage.soft.encode()
         return saved
+
+
+def _never(first: int, stop: int) -> Iterator[LogPiece]:
+    raise AssertionError("nobody reads the log")
 
 
 def packed(plan: StreamPlan, log: Log, first: int, stop: int) -> list[Cell]:
@@ -373,3 +388,28 @@ def test_a_process_has_so_many_instances_at_most_and_each_once():
     soft.put(one, 0, b"newer", 1)
     assert soft.take(one, 0, b"older") is None
     assert soft.take(one, 0, b"newer") is None
+
+
+@pytest.mark.parametrize("damage", ["fewer", "other columns", "out of order", "no places"])
+def test_soft_state_that_is_not_what_is_needed_is_as_if_it_were_not_there(damage):
+    log = long_log(50)
+    plan, saved = saved_of(kinds("A -> B", None).define(B="kind = 'z'"), log)
+    stage = restore_stage(plan.stages[0], saved, 0, log.read)
+    assert isinstance(stage, ReplayedStage)
+    assert stage.soft is not None
+    [events], parts = stage.soft.tables, stage.soft.parts
+    changed = {
+        "fewer": State({}, [events.slice(1)], parts),
+        "other columns": State({}, [events.drop_columns(["id"])], parts),
+        "out of order": State({}, [events.take([1, 0])], parts),
+        "no places": State({}, [events]),
+    }[damage]
+    log.reads.clear()
+    again = restore_stage(plan.stages[0], saved, 0, log.read, changed)
+    assert len(log.reads) == 1
+    assert isinstance(again, ReplayedStage)
+    assert again.soft is not None
+    assert again.soft.tables[0].equals(events)
+    log.reads.clear()
+    restore_stage(plan.stages[0], saved, 0, log.read, stage.soft)
+    assert log.reads == []

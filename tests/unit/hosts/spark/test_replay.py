@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ import outpace as op
 from outpace.engine.codec.cell import CellKind, read_cells
 from outpace.engine.codec.table import read_table
 from outpace.engine.recover.soft_stages import SoftStages
+from outpace.engine.state import State
 from outpace.hosts.spark import stages
 from outpace.hosts.spark.log_source import LOG_KEY, LogPlace, LogStreamReader, log_schema
+from outpace.hosts.spark.soft_files import SoftFiles
 from outpace.hosts.spark.stages import PackTask, PlanPart, StageProcessor, pack_blocks
 from outpace.plan.stream import plan_stream
 
@@ -52,9 +55,10 @@ class Batches:
                 cells = packed.filter(pa.compute.equal(packed["instance"], number))
                 self._take(self._tester.testInPandas(number, cells.to_pandas().iloc[:, 1:]))
 
-    def lose(self) -> None:
-        """Go on in a process that has nothing."""
+    def lose(self, folder: Path | None = None) -> None:
+        """Go on in a process that has nothing, on a host that has no more than a folder."""
         self._patch.setattr(stages, "_soft", SoftStages())
+        self._patch.setattr(stages, "_soft_files", SoftFiles(folder or Path("/nowhere/at all")))
 
     def _take(self, given: Any) -> None:
         for cell in read_cells(pa.RecordBatch.from_pandas(given, preserve_index=False)):
@@ -98,6 +102,7 @@ def test_a_log_that_lacks_what_is_needed_is_an_error_that_says_where(
     table = events(300, 8)
     log = make_log(tmp_path / "log", table, segment_bytes=2_000)
     batches = Batches(tmp_path / "log", QUERY, monkeypatch)
+    batches.lose()
     batches.run(0, 200)
     batches.lose()
     segment = log.folder.events_file(max(base for base in log.folder.bases() if base < 190))
@@ -113,3 +118,41 @@ def test_a_log_that_lacks_what_is_needed_is_an_error_that_says_where(
     log.trim(260)
     with pytest.raises(op.DataError, match="the events were trimmed"):
         batches.run(260, 300)
+
+
+def test_another_process_of_the_host_finds_the_events_in_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, folder = events(600, 7), tmp_path / "soft"
+    make_log(tmp_path / "log", table)
+    batches = Batches(tmp_path / "log", QUERY, monkeypatch)
+    for first in range(0, table.num_rows, 60):
+        batches.lose(folder)
+        batches.run(first, min(first + 60, table.num_rows))
+        assert len(list(folder.iterdir())) <= 2
+    assert batches.replays == 0
+    assert ordered(batches.found) == ordered(op.match(table, QUERY).to_pylist())
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_files_of_others_and_damaged_or_old_ones_are_not_believed(tmp_path: Path) -> None:
+    folder = tmp_path / "soft"
+    SoftFiles(folder).write(0, b"saved", State({"events": 3}), None)
+    [file] = folder.iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    assert SoftFiles(folder).read(0, b"saved") is None
+    file.write_bytes(whole)
+    folder.chmod(0o777)
+    assert SoftFiles(folder).read(0, b"saved") is None
+    SoftFiles(folder).write(0, b"more", State({}), None)
+    assert [*folder.iterdir()] == [file]
+    folder.chmod(0o700)
+    (tmp_path / "link").symlink_to(folder)
+    assert SoftFiles(tmp_path / "link").read(0, b"saved") is None
+    found = SoftFiles(folder).read(0, b"saved")
+    assert found is not None
+    assert found.numbers == {"events": 3}
+    os.utime(file, (0, 0))
+    SoftFiles(folder).write(1, b"other", State({}), None)
+    assert file not in folder.iterdir()
