@@ -16,8 +16,8 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
@@ -54,24 +54,36 @@ from outpace.pattern.operator import EventOperator, Operator, OperatorRows
 from outpace.pattern.query import Query
 
 
-@contextmanager
-def operator_errors(
-    bound: BoundQuery,
-    operator: Operator | None,
-    key: tuple[object, ...],
-    window: int | None = None,
-) -> Iterator[None]:
-    """Name operator and window in what fails inside: it is the user's code that runs there."""
-    try:
-        yield
-    except OutpaceError:
-        raise
-    except Exception as error:
+@dataclass(slots=True)
+class OperatorErrors:
+    """Names operator and window in what fails inside: it is the user's code that runs there.
+
+    A class and not a generator, since it is entered for each window and block.
+    """
+
+    bound: BoundQuery
+    operator: Operator | None
+    key: tuple[object, ...]
+    window: int | None = None
+
+    def __enter__(self) -> None:
+        """Let the user's code run."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Raise an error of the user's code as one of ours."""
+        if not isinstance(error, Exception) or isinstance(error, OutpaceError):
+            return
+        bound, operator = self.bound, self.operator
         name = f"query {bound.query.name}" if operator is None else type(operator).__name__
-        named = zip(bound.partition_by, key, strict=True)
+        named = zip(bound.partition_by, self.key, strict=True)
         where = ", ".join(f"{column} = {value!r}" for column, value in named)
-        if window is not None and bound.query.windows is not None:
-            where = f"window {window}" + (f" of {where}" if where else "")
+        if self.window is not None and bound.query.windows is not None:
+            where = f"window {self.window}" + (f" of {where}" if where else "")
         raise MatchError(
             f"operator {name} failed",
             where=where or None,
@@ -427,7 +439,7 @@ class WindowedApply(AppliedOperator):
             partition, number = place[0], place[1]
             if partition not in keys:
                 keys[partition] = self._key_of(groups[partition].rows)
-            with operator_errors(self.bound, None, keys[partition], number):
+            with OperatorErrors(self.bound, None, keys[partition], number):
                 operator = self._make()
             begun_at = groups[partition].arrival_of(place[2])
             window = _OpenWindow(operator, *place, begun_at, keys[partition])
@@ -435,8 +447,8 @@ class WindowedApply(AppliedOperator):
 
     def _fed(self, window: _OpenWindow, group: EventGroup, stop: int | None) -> Iterator[_Piece]:
         """Give a window its new events and yield what they give."""
-        low = int(np.searchsorted(group.ordinal, window.first))
-        high = len(group.ordinal) if stop is None else int(np.searchsorted(group.ordinal, stop))
+        low = int(group.ordinal.searchsorted(window.first))
+        high = len(group.ordinal) if stop is None else int(group.ordinal.searchsorted(stop))
         if low >= high:
             return
         window.last = int(group.arrival[high - 1])
@@ -474,8 +486,8 @@ class WindowedApply(AppliedOperator):
                 rows = window.operator.close()
             yield from self._pieces(window, rows, closed_at, phase)
 
-    def _window_errors(self, window: _OpenWindow) -> AbstractContextManager[None]:
-        return operator_errors(self.bound, window.operator, window.key, window.number)
+    def _window_errors(self, window: _OpenWindow) -> OperatorErrors:
+        return OperatorErrors(self.bound, window.operator, window.key, window.number)
 
     def _pieces(
         self, window: _OpenWindow, given: OperatorRows, event: int | Integers, phase: int

@@ -35,8 +35,8 @@ from outpace.engine.state import (
 from outpace.engine.window_match.apply import (
     AppliedOperator,
     EventGroup,
+    OperatorErrors,
     RowPlaces,
-    operator_errors,
     row_count,
 )
 from outpace.engine.window_match.matcher import ENDED
@@ -190,7 +190,7 @@ class SharedApply(AppliedOperator):
         served = self._served.get(partition)
         if served is None:
             key = self._key_of(group.rows)
-            with operator_errors(self.bound, None, key):
+            with OperatorErrors(self.bound, None, key):
                 operator = self._made()
             served = self._served[partition] = _ServedPartition(operator, key, _OpenWindows())
         opened, closed = split.opened, split.closed
@@ -204,7 +204,7 @@ class SharedApply(AppliedOperator):
             closed.number,
             _rows(group, closed.stop),
         )
-        with operator_errors(self.bound, served.operator, served.key):
+        with OperatorErrors(self.bound, served.operator, served.key):
             result = served.operator.process_windows(block)
         if result is not None and row_count(result.rows):
             places = self._places(partition, group, split, block, windows, result)
