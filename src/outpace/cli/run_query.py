@@ -27,9 +27,9 @@ from outpace.errors import (
 from outpace.files.small_file import read_small
 from outpace.pattern.group import QueryGroup
 from outpace.pattern.join import Join
+from outpace.pattern.notation.dialect import OWN
 from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query
-from outpace.statement.dialect import OWN
 from outpace.statement.split import MOST_NESTED, Statement, split
 
 Result = TypeVar("Result")

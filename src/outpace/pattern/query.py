@@ -702,7 +702,7 @@ class Query(Clauses):
         from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
 
         return parse_match_recognize(
-            a_text(text, "MATCH_RECOGNIZE"), dialect=a_text(dialect, "a dialect").lower(), name=name
+            a_text(text, "MATCH_RECOGNIZE"), dialect=_known_dialect(dialect), name=name
         )
 
     def to_sql(self, *, dialect: str = "outpace") -> str:
@@ -715,7 +715,7 @@ class Query(Clauses):
         """
         from outpace.pattern.notation.print_query import print_match_recognize
 
-        return print_match_recognize(self, a_text(dialect, "a dialect").lower())
+        return print_match_recognize(self, _known_dialect(dialect))
 
     def to_python(self) -> str:
         """Return the query as Python source that builds it."""
@@ -813,6 +813,16 @@ def checked_query(query: object) -> Query:
     if isinstance(query, Join):
         hint = "op.open and op.run take a join; what it gives, and op.join of two tables, is data"
     raise BindError(f"a query is expected, not an object of type {type(query).__name__}", hint=hint)
+
+
+def _known_dialect(dialect: str) -> str:
+    """Return the name of a dialect in lower case, or refuse one that there is not."""
+    name = a_text(dialect, "a dialect").lower()
+    if name == "outpace":
+        return name  # What knows the others takes long to load.
+    from outpace.pattern.notation.dialect import check_dialect
+
+    return check_dialect(dialect)
 
 
 def _skip_to(skip: Skip, variable: str, strict: bool) -> AfterMatch:

@@ -15,7 +15,8 @@ import sqlglot
 from sqlglot import errors as sqlglot_errors
 from sqlglot import exp
 
-from outpace.errors import PatternSyntaxError, Span, UnsupportedError, did_you_mean
+from outpace.errors import PatternSyntaxError, Span, UnsupportedError
+from outpace.pattern.notation.dialect import OWN
 from outpace.pattern.notation.lexer import SourceText, TokenKind, tokenize
 
 #: Dialects in which DECIMAL '1.50' has the digits of its text; after parsing it would be a cast to
@@ -26,43 +27,6 @@ _DIGITS = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
 #: The names of integer types in DuckDB and Spark, in lower case.
 _INTEGERS = ("tinyint", "smallint", "integer", "int", "bigint", "hugeint")
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Div)
-
-#: The library's own dialect: MATCH_RECOGNIZE as Outpace has it, inside the database's own SQL.
-OWN = "outpace"
-
-
-class Flink(sqlglot.Dialect):
-    """Flink SQL as far as it differs from the standard: names are quoted with backticks."""
-
-    TYPED_DIVISION = True
-
-    class Tokenizer(sqlglot.Tokenizer):
-        """The quotes of Flink SQL."""
-
-        IDENTIFIERS = ["`"]  # noqa: RUF012 - sqlglot's metaclass reads a plain list
-
-
-def check_dialect(dialect: str) -> str:
-    """Return the name of a dialect in lower case, or fail with the closest known names.
-
-    Examples
-    --------
-    >>> check_dialect("Trino")
-    'trino'
-    >>> check_dialect("trinno")
-    Traceback (most recent call last):
-    outpace.errors.UnsupportedError: [unsupported] there is no dialect 'trinno'
-      hint: did you mean 'trino'?
-    """
-    name = dialect.lower()
-    # The known ones are listed only for who asks for another: that loads them all.
-    if name != OWN and (not name or sqlglot.Dialect.get(name) is None):
-        known = {OWN, *(key for key in sqlglot.Dialect.classes if key)}
-        raise UnsupportedError(
-            f"there is no dialect '{dialect}'",
-            hint=did_you_mean(name, known) or f"known dialects: {', '.join(sorted(known))}",
-        )
-    return name
 
 
 def translate(text: str, dialect: str, database: str) -> str:

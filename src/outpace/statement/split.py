@@ -16,10 +16,11 @@ from typing import TypeAlias
 from outpace.errors import OutpaceError, PatternSyntaxError, Span, UnsupportedError
 from outpace.pattern.expression import Expression, Subquery, walk
 from outpace.pattern.join import Join
+from outpace.pattern.notation.dialect import check_dialect
 from outpace.pattern.notation.lexer import SourceText, Token, TokenKind, tokenize
 from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
 from outpace.pattern.query import Query
-from outpace.statement.dialect import check_dialect, translate
+from outpace.statement.dialect import translate
 from outpace.statement.join_step import JoinClause, JoinedTables, JoinReader, Reference
 from outpace.statement.place import Fragment, place_in_clause, place_of_name
 

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from outpace.errors import UnsupportedError
-from outpace.statement.dialect import check_dialect, translate
+from outpace.statement.dialect import translate
 
 INPUT = "FROM (VALUES (9, CAST(5 AS double), CAST(7 AS decimal(3, 1)), 9)) t(x, d, c, y)"
 
@@ -51,8 +51,3 @@ def test_a_result_keeps_its_name() -> None:
 def test_a_quotient_of_unknown_type_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="cannot tell whether"):
         translate(f"SELECT abs(x / 2) / 2 {INPUT}", "trino", "duckdb")
-
-
-@pytest.mark.parametrize("name", ["outpace", "Trino", "SPARK", "flink", "oracle", "snowflake"])
-def test_dialects_are_known_in_any_case(name: str) -> None:
-    assert check_dialect(name) == name.lower()

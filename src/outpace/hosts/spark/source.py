@@ -35,7 +35,6 @@ from outpace.files.parquet import ParquetFiles, list_files, parquet
 from outpace.files.plan import FilesPlan, Way, plan_files
 from outpace.hosts.spark.frame import BATCH_ROWS
 from outpace.pattern.query import Query
-from outpace.statement.dialect import check_dialect
 
 #: An unkeyed query becomes at most so many tasks: each has to find where its search enters.
 _TASKS_MAX: Final = 16
@@ -140,7 +139,7 @@ def read_options(options: Mapping[str, str]) -> tuple[ParquetFiles, Query]:
             hint="give it what stands in MATCH_RECOGNIZE: ORDER BY, MEASURES, PATTERN, DEFINE",
         )
     try:
-        query = Query.from_sql(text, dialect=check_dialect(options.get("dialect", "outpace")))
+        query = Query.from_sql(text, dialect=options.get("dialect", "outpace"))
     except OutpaceError as error:
         error.where = "option query" if error.where is None else f"option query: {error.where}"
         raise

@@ -21,10 +21,10 @@ from outpace.hosts.spark.frame import match_frame
 from outpace.hosts.spark.join import join_sides
 from outpace.hosts.spark.schema import arrow_schema
 from outpace.pattern.bind.join import bind_join
+from outpace.pattern.notation.dialect import OWN
 from outpace.pattern.query import Query
 from outpace.plan.crossing import quoted
 from outpace.statement.database import SUBQUERY_HINT, database_error, run_statement
-from outpace.statement.dialect import OWN
 from outpace.statement.join_step import JoinedTables
 from outpace.statement.split import Statement, Step, split, whole_table
 
