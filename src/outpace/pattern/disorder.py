@@ -124,6 +124,8 @@ class Disorder:
     filters: ClassVar[bool] = False
     #: Settings that change no result, so that a saved stream goes on with others.
     immaterial: ClassVar[frozenset[str]] = frozenset()
+    #: Whether events go on before it is certain that none comes before them.
+    speculates: ClassVar[bool] = False
 
     late: Late | str = field(default=Late.DROP, kw_only=True, metadata=setting(Choice(Late)))
     invalid: Invalid | str = field(
@@ -139,6 +141,16 @@ class Disorder:
     patience: Duration | str | Mapping[str, Duration | str] | SourceSpans | None = field(
         default=None, kw_only=True, metadata=setting(ClockSpan(lasting=True, by_source=True))
     )
+
+    @property
+    def corrects(self) -> bool:
+        """Whether events that come late correct what came out."""
+        return self.late is Late.CORRECT or self.speculates
+
+    @property
+    def follows_load(self) -> bool:
+        """Whether events wait the less, the less the host has to do."""
+        return False
 
     def __post_init__(self) -> None:
         name = f"op.{type(self).__name__}"
@@ -498,6 +510,7 @@ class Speculative(Disorder):
     """
 
     immaterial: ClassVar[frozenset[str]] = frozenset({"checkpoints"})
+    speculates = True
     described = "an event waits for a part of what {slack} says, and later ones correct it"
 
     slack: Disorder | Duration | str = field(

@@ -25,14 +25,15 @@ from outpace.pattern.argument import (
     shown,
     some_names,
 )
-from outpace.pattern.disorder import Disorder, Late, Speculative
 from outpace.pattern.expression import Expression
-from outpace.pattern.operator import Operator, check_operator
-from outpace.pattern.schedulers import Scheduler
 
 if TYPE_CHECKING:
+    # What most queries do without is loaded when it is used.
     from outpace.pattern.builder import Fluent, Steps
+    from outpace.pattern.disorder import Disorder
     from outpace.pattern.node import Node
+    from outpace.pattern.operator import Operator
+    from outpace.pattern.schedulers import Scheduler
     from outpace.pattern.windows import Span, WindowSpec
 
 
@@ -336,6 +337,8 @@ class Query(Clauses):
                 hint="write apply(MyOperator), where MyOperator extends op.Operator",
             )
         if isinstance(operator, type):
+            from outpace.pattern.operator import check_operator
+
             check_operator(operator)
         return replace(self, operator=operator)
 
@@ -603,6 +606,8 @@ class Query(Clauses):
         """
         number = a_whole_number(count, "the number of instances", least=1)
         if schedule is not None:
+            from outpace.pattern.schedulers import Scheduler
+
             hint = "write instances(4, op.schedulers.RoundRobin())"
             an_instance(schedule, Scheduler, "a scheduler", hint=hint)
         return replace(self, instance_count=number, scheduler=schedule)
@@ -611,18 +616,18 @@ class Query(Clauses):
     def corrects(self) -> bool:
         """Whether late events correct what came out, so that the result has a column `diff`."""
         disorder = self.order_of_arrival
-        return disorder is not None and (disorder.late is Late.CORRECT or self.speculates)
+        return disorder is not None and disorder.corrects
 
     @property
     def speculates(self) -> bool:
         """Whether matches come before they are certain, so that the result says which are."""
-        return isinstance(self.order_of_arrival, Speculative)
+        return self.order_of_arrival is not None and self.order_of_arrival.speculates
 
     @property
     def follows_load(self) -> bool:
         """Whether its events wait the less, the less the host has to do."""
         disorder = self.order_of_arrival
-        return isinstance(disorder, Speculative) and disorder.follows_load
+        return disorder is not None and disorder.follows_load
 
     @property
     def confirms(self) -> bool:
@@ -652,6 +657,8 @@ class Query(Clauses):
             it is told that none comes; `op.InOrder(late="side")` expects order. Each says what
             becomes of late and invalid events.
         """
+        from outpace.pattern.disorder import Disorder
+
         hint = 'write disorder(op.KSlack("2 s"))'
         return replace(
             self, order_of_arrival=an_instance(disorder, Disorder, "disorder", hint=hint)
@@ -675,6 +682,7 @@ class Query(Clauses):
 
         Examples
         --------
+        >>> from outpace.pattern.disorder import Speculative
         >>> rise = Query("rise").order_by("ts").pattern("A B").measures(at="B.ts")
         >>> print(rise.disorder(Speculative("2 s")).emit("confirmed").emission.value)
         confirmed
