@@ -21,7 +21,7 @@ from outpace.engine.kernels.grouping import count_rows
 from outpace.engine.rows.key_table import KeyNumbers, KeyTable
 from outpace.engine.rows.partition import RowNumbers, sort_groups
 from outpace.engine.rows.rearranged import RearrangedRows
-from outpace.engine.rows.times import valid_times
+from outpace.engine.rows.times import invalid_times, valid_times
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, integers, require
 from outpace.pattern.bound import BoundQuery
@@ -190,9 +190,15 @@ def in_order(bound: BoundQuery, table: pa.Table, time: str | None = None) -> pa.
 
 def row_order(bound: BoundQuery, table: pa.Table, time: str | None) -> RowNumbers | None:
     """Return the order that `in_order` brings rows into; None where they are in it."""
-    if time is not None:
-        valid_times(time, table.column(time), range(table.num_rows))
-    return sort_groups(table, bound, None, np.array([0, table.num_rows], np.int64))
+    rows = table.num_rows
+    order = sort_groups(table, bound, None, np.array([0, rows], np.int64))
+    if time is not None and rows:
+        column = table.column(time)
+        # Of times that rise the first and the last tell.
+        rise = order is None and bound.order_by[:1] == (time,) and not column.null_count
+        if not rise or invalid_times(column.take([0, rows - 1])).any():
+            valid_times(time, column, range(rows))
+    return order
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
@@ -12,8 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.operators import written
 
-from outpace.engine.split.number import EventNumbers
+from outpace.engine.event import Events
+from outpace.engine.split.number import EventNumbers, in_order
 from outpace.errors import DataError, StateError
+from outpace.pattern.bind.query import bind
+from outpace.pattern.query import Query
+
+#: No time: it is just out of range.
+FAR = 1 << 62
 
 VALUES = {
     "text": st.sampled_from(["a", "b", None]),
@@ -142,3 +149,37 @@ def test_forgotten_partitions_come_again_as_new_ones(data: st.DataObject) -> Non
         assert keys_of(numbers)["key"].to_pylist() == sorted(alive, key=alive.__getitem__)
         gone = data.draw(st.lists(st.sampled_from(sorted(alive)), unique=True)) if alive else []
         numbers.forget(np.array([alive.pop(key) for key in gone], np.int64))
+
+
+@pytest.mark.parametrize("times", [[-FAR - 1, 1, 2], [1, 2, FAR], [2, FAR, 1, -FAR - 1], [1, None]])
+def test_a_table_is_refused_for_the_first_row_without_a_time(times: list[int | None]) -> None:
+    table = pa.table({"ts": pa.array(times, pa.int64())})
+    query = Query().order_by("ts").pattern("A").within(10)
+    first = next(row for row, time in enumerate(times) if time is None or abs(time) >= FAR)
+    with pytest.raises(DataError, match=f"row {first} of the input"):
+        in_order(bind(query, table.schema), table, "ts")
+
+
+@given(times=st.lists(st.integers(-5, 5)), descending=st.booleans())
+def test_a_table_is_brought_into_order(times: list[int], descending: bool) -> None:
+    table = pa.table({"ts": pa.array(times, pa.int64())})
+    query = Query().order_by("ts DESC" if descending else "ts").pattern("A")
+    ordered = in_order(bind(query, table.schema), table, "ts")
+    assert ordered["ts"].to_pylist() == sorted(times, reverse=descending)
+
+
+@given(sizes=st.lists(st.integers(0, 4), min_size=2, max_size=4))
+def test_events_without_keys_are_sliced_and_joined_as_others(sizes: list[int]) -> None:
+    rows = pa.table({"x": np.arange(sum(sizes))})
+    numbers = EventNumbers(rows.schema, (), "x")
+    given = []
+    for low, size in zip(np.cumsum(sizes) - sizes, sizes, strict=True):
+        given.append(numbers.number(rows.slice(low, size)))
+        numbers.accept()
+    joined = reduce(Events.and_next, (part.slice(0, len(part.arrival)) for part in given))
+    for events in (joined, joined.slice(0, sum(sizes)), joined.showing(rows, joined.times)):
+        assert events.partition.tolist() == [0] * sum(sizes)
+        assert events.ordinal.tolist() == events.arrival.tolist() == list(range(sum(sizes)))
+        assert events.times.tolist() == rows["x"].to_pylist()
+        assert events.rows.equals(rows)
+        assert events.owner in ((0,) if sum(sizes) else (0, None))
