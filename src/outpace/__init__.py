@@ -30,8 +30,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Final
 
-from outpace.pattern import disorder as _disorder
-from outpace.pattern.disorder import *  # noqa: F403  # every kind; the module lists them
 from outpace.pattern.query import Query, QueryExplanation, register_explainer
 
 if TYPE_CHECKING:
@@ -83,6 +81,7 @@ if TYPE_CHECKING:
         prev,
         step,
     )
+    from outpace.pattern.disorder import *  # noqa: F403  # every kind; the module lists them
     from outpace.pattern.group import QueryGroup, group
     from outpace.pattern.join import Join
     from outpace.pattern.operator import (
@@ -149,7 +148,6 @@ __all__ = [
     "sql",
     "step",
 ]
-__all__ += _disorder.__all__
 
 #: Where public names live, by module; each module is loaded when one of its names is first used.
 _HOMES: Final = {
@@ -176,6 +174,10 @@ _HOMES: Final = {
         "permute",
         *("prev", "step"),
     ),
+    "outpace.pattern.disorder": (
+        *("AQKSlack", "InOrder", "KSlack", "LDOP", "MPKSlack", "Punctuation", "Quantile"),
+        *("Sequence", "Speculative"),
+    ),
     "outpace.pattern.group": ("QueryGroup", "group"),
     "outpace.pattern.join": ("Join",),
     "outpace.pattern.operator": (
@@ -183,6 +185,7 @@ _HOMES: Final = {
     ),
     "outpace.files.parquet": ("parquet",),
 }
+__all__ += _HOMES["outpace.pattern.disorder"]
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 _SUBMODULES: Final = frozenset(
     f"{home}.{name}" for home in ("outpace", "outpace.hosts") for name in _HOMES[home]

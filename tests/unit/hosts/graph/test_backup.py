@@ -64,7 +64,7 @@ def test_the_exchange_of_figure_4() -> None:
     # 4: it is deleted, and a savepoint is computed and goes upstream.
     assert len(after.log) == 0
     savepoint = savepoint_of(operator.step(RowsAcknowledged(after.acknowledged)))
-    inputs = {"predecessor": operator.needed(savepoint)[None]}
+    inputs = {"predecessor": operator.needed_by_source(savepoint)[None]}
     backup = Backup.decode(Backup("A", savepoint, operator.settled, inputs).encoded)
     assert (backup.savepoint.trim, backup.settled) == (1, 1)
     # 5: so the predecessor's queue is trimmed.
@@ -94,7 +94,7 @@ def test_events_of_two_predecessors_come_back_with_the_numbers_that_they_had(
         links[name].take(whole.take(part), np.arange(len(part)))
     found = take_all(operator, links)
     savepoint = savepoint_of(operator.step(RowsAcknowledged(int(share * len(found)))))
-    needed = operator.needed(savepoint)
+    needed = operator.needed_by_source(savepoint)
     inputs = {name: needed[name] for name in own}
     backup = Backup.decode(Backup("A", savepoint, operator.settled, inputs).encoded)
     again = {name: LinkIntake(name, backup.inputs[name]) for name in own}
