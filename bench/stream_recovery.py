@@ -10,11 +10,15 @@ second half of each run the medians count. Prints a JSON object for each query a
 that instances saved in a batch, those that Spark added to the checkpoint's state folder in a batch,
 the milliseconds of a batch (median and 99th percentile), of reading and of writing the state; how
 many of the steps began with a replay, and how many events these took.
+
+With `--alone` there is no Spark: one instance takes the same batches, and the last of them counts.
 """
 
 import argparse
 import json
 import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +26,10 @@ import pyarrow as pa
 
 import outpace as op
 from outpace.engine.codec.cell import COUNTERS
+from outpace.engine.recover.log_places import LogPiece
+from outpace.engine.stage import restore_stage, save_stage
+from outpace.engine.state import State
+from outpace.plan.stream import plan_stream
 
 WAYS = {"state": None, "replay": "replay"}
 
@@ -33,7 +41,13 @@ def main():
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--only", default="kept,windows,chain", help="queries, with commas")
+    parser.add_argument("--alone", action="store_true", help="an instance without Spark")
     options = parser.parse_args()
+    if options.alone:
+        for name in options.only.split(","):
+            for way in WAYS:
+                print(json.dumps(alone(name, way, options.n, options.batches)), flush=True)
+        return
     conf = {"spark.sql.shuffle.partitions": str(options.cores)}
     spark = op.spark.session(master=f"local[{options.cores}]", conf=conf)
     with tempfile.TemporaryDirectory() as folder:
@@ -60,10 +74,61 @@ def query(name, size):
     )
 
 
+def made(size):
+    """Return events in order."""
+    random = np.random.default_rng(1)
+    return pa.table({"ts": np.arange(size), "kind": random.integers(0, 10, size)})
+
+
+def alone(name, way, size, count):
+    """Return what an instance saves after the last batch, and how soon it is there again."""
+    events, batch = made(size), -(-size // count)
+    plan = plan_stream(query(name, size), events.schema, 1, log=7 if WAYS[way] else None)
+    [spec], stage = plan.stages, plan.stages[0].make()
+    for low in range(0, size, batch):
+        cells = plan.packing.pack(events.slice(low, batch))
+        own = [replace(one, first=low, stop=min(low + batch, size)) for one in cells]
+        stage.step([one for one in own if one.kind in stage.takes])
+        began = time.perf_counter()
+        saved = save_stage(spec, stage)
+        save = time.perf_counter() - began
+    result = {"query": name, "way": way, "kept": stage.counters.kept}
+    result |= {"open_windows": stage.counters.open_windows, "saved_bytes": len(saved)}
+    result |= {"save_ms": round(1e3 * save, 1)}
+    if not WAYS[way]:
+        return result | {"restore_ms": milliseconds(lambda: restore_stage(spec, saved))}
+
+    def read(first, stop):
+        for low in range(first, stop, 1 << 16):
+            yield LogPiece(
+                events.slice(low, min(1 << 16, stop - low)), low, min(low + (1 << 16), stop)
+            )
+
+    file = stage.soft.encode()
+    return result | {
+        "file_bytes": len(file),
+        "file_ms": milliseconds(lambda: stage.soft.encode()),
+        "from_file_ms": milliseconds(
+            lambda: restore_stage(spec, saved, 0, read, State.decode(file))
+        ),
+        "from_log_ms": milliseconds(lambda: restore_stage(spec, saved, 0, read)),
+        "needed": stage.soft.tables[0].num_rows,
+    }
+
+
+def milliseconds(act):
+    """Return the least that something took, of three times."""
+    taken = []
+    for _ in range(3):
+        began = time.perf_counter()
+        act()
+        taken.append(time.perf_counter() - began)
+    return round(1e3 * min(taken), 1)
+
+
 def written(path, size):
     """Return a log with events in order."""
-    random = np.random.default_rng(1)
-    events = pa.table({"ts": np.arange(size), "kind": random.integers(0, 10, size)})
+    events = made(size)
     with op.log.create(path, events.schema).writer(sync="never") as writer:
         for low in range(0, size, 1 << 14):
             writer.append(events.slice(low, 1 << 14))
