@@ -134,10 +134,12 @@ def _add_comparison(
     node = predicate.expression
     if not isinstance(node, Apply) or node.function not in _COMPARE:
         return False
-    if any(isinstance(one, Constant) for one in node.arguments):
+    left, right = node.arguments
+    if isinstance(left, Constant) or isinstance(right, Constant):
         return _add_compared_to(node, number, block, masks)
     operator, swapped = _COMPARE[node.function]
-    left, right = reversed(node.arguments) if swapped else node.arguments
+    if swapped:
+        left, right = right, left
     if not isinstance(left, Read) or not isinstance(right, Read):
         return False
     first, second = _stored(left, block), _stored(right, block)

@@ -301,7 +301,7 @@ def _all_found(parts: Sequence[WindowMatches]) -> Integers | None:
 
 def _all_turns(parts: Sequence[WindowMatches]) -> Integers | None:
     """Return what stands for the numbers of windows in all parts; None where these count."""
-    if all(part.turn is None for part in parts):
+    if not [part for part in parts if part.turn is not None]:
         return None
     return np.concatenate([part.turns for part in parts])
 
