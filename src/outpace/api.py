@@ -80,8 +80,8 @@ def match(
         there they are refused.
     recovery
         Of a streaming DataFrame of blocks of an event log: "replay" lets Spark keep savepoints
-        alone, some hundred bytes an instance, and reads what was lost from the log again. Without
-        it Spark keeps the state.
+        alone, some kilobytes an instance, and reads what was lost from the log again. Without it
+        Spark keeps the state.
 
     Returns
     -------

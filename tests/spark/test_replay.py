@@ -89,12 +89,13 @@ def test_what_cannot_be_read_again_is_refused(streaming: SparkSession, tmp_path:
         with pytest.raises(op.UnsupportedError, match="a log that can be read again"):
             op.match(frame, QUERY, recovery="replay")
     blocks = stream.option("form", "blocks").load(str(tmp_path / "log"))
+    group = op.group(QUERY, replace(QUERY, name="other"))
     with pytest.raises(op.UnsupportedError, match="several queries together"):
-        op.match(blocks, op.group(QUERY, replace(QUERY, name="other")), recovery="replay")  # type: ignore[call-overload]
+        op.match(blocks, group, recovery="replay")  # type: ignore[call-overload]  # refused
     with pytest.raises(op.UnsupportedError, match="only a stream"):
         op.match(table, QUERY, recovery="replay")
     with pytest.raises(op.UnsupportedError, match="there is no recovery 'again'"):
-        op.match(blocks, QUERY, recovery="again")  # type: ignore[call-overload]
+        op.match(blocks, QUERY, recovery="again")  # type: ignore[call-overload]  # refused
     found = op.search(blocks, QUERY, recovery="replay")
     with pytest.raises(op.UnsupportedError, match="time out have no numbers"):
         found.timed_out()
