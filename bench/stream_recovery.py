@@ -29,7 +29,7 @@ from outpace.engine.codec.cell import COUNTERS
 from outpace.engine.recover.log_places import LogPiece
 from outpace.engine.stage import restore_stage, save_stage
 from outpace.engine.state import State
-from outpace.plan.stream import plan_stream
+from outpace.plan.stream_plan import plan_stream
 
 WAYS = {"state": None, "replay": "replay"}
 

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from outpace.files.parquet import parquet
     from outpace.hosts import spark as spark
     from outpace.hosts.graph.graph import Graph, graph
-    from outpace.hosts.graph.run import GraphRun
+    from outpace.hosts.graph.graph_run import GraphRun
     from outpace.hosts.local.current import CurrentMatches
     from outpace.hosts.local.group import GroupMatcher
     from outpace.hosts.local.join import JoinStream
@@ -158,7 +158,7 @@ _HOMES: Final = {
     "outpace.hosts": ("spark",),
     "outpace.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "outpace.hosts.graph.graph": ("Graph", "graph"),
-    "outpace.hosts.graph.run": ("GraphRun",),
+    "outpace.hosts.graph.graph_run": ("GraphRun",),
     "outpace.api": ("explain", "join", "match", "search", "sql"),
     "outpace.hosts.local.current": ("CurrentMatches",),
     "outpace.hosts.local.group": ("GroupMatcher",),

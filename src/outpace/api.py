@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from outpace.explanation.explain import GroupExplanation
-    from outpace.hosts.spark.stream import StreamSearch
+    from outpace.hosts.spark.stream_search import StreamSearch
 
 
 @overload
@@ -133,7 +133,7 @@ def _match_group(
             hint="match its queries one by one",
         )
     if _is_stream(data):
-        from outpace.hosts.spark.stream import match_group
+        from outpace.hosts.spark.stream_search import match_group
 
         return match_group(data, group)
     if isinstance(data, ParquetFiles) or _is_spark_frame(data):
@@ -190,7 +190,7 @@ def search(
     checked_query(query)
     names, replays = _sources(sources, data), _replays(recovery, data, query)
     if _is_stream(data):
-        from outpace.hosts.spark.stream import StreamSearch
+        from outpace.hosts.spark.stream_search import StreamSearch
 
         return StreamSearch(data, query, names, replays)
     return search_table(data, query)
@@ -327,7 +327,7 @@ def explain(
         from outpace.hosts.spark.schema import arrow_schema
 
         if _is_stream(data):
-            from outpace.hosts.spark.stream import plan_frame
+            from outpace.hosts.spark.stream_search import plan_frame
 
             return explain_plan(query, plan_frame(data, query, names, replays=replays))
         return explain_plan(query, plan_query(query, arrow_schema(data)))
@@ -344,7 +344,7 @@ def _explain_group(
     if data is None or isinstance(data, pa.Schema):
         return explain_group(group, data)
     if _is_stream(data):
-        from outpace.hosts.spark.stream import plan_frame
+        from outpace.hosts.spark.stream_search import plan_frame
 
         plan = plan_frame(data, group)
         return explain_group(QueryGroup(plan.queries), plan.group, plan.lines())

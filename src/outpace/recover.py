@@ -28,7 +28,7 @@ from outpace.engine.savepoint import Savepoint
 from outpace.hosts.local.operator_stream import OperatorStream
 from outpace.hosts.local.recoverable import RecoverableStream
 from outpace.hosts.local.recovery_counters import RecoveryCounters
-from outpace.ingest.retained import RetainedLog
+from outpace.ingest.retained_log import RetainedLog
 
 __all__ = [
     "OperatorStream",

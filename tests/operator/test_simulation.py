@@ -25,7 +25,7 @@ from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.order.sequence import SequenceOrder
 from outpace.engine.order.silence import Silence
 from outpace.engine.state import State
-from outpace.pattern.bind.uncertain import bind_uncertainty
+from outpace.pattern.bind.uncertainty import bind_uncertainty
 from outpace.pattern.bound import BoundUncertainty
 from outpace.pattern.query import JoinKind
 from outpace.testing import SimulationError, simulate_operator

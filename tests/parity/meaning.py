@@ -12,10 +12,10 @@ from parity.record import Record, text
 
 import outpace as op
 from outpace.engine.event import Events
-from outpace.pattern.bind.windows import bind_windows
+from outpace.pattern.bind.window_kinds import bind_windows
 from outpace.testing import oracle
-from outpace.testing.windowed import CutWindow, windowed_matches
-from outpace.testing.windows import windows_by_definition
+from outpace.testing.window_definition import windows_by_definition
+from outpace.testing.window_matches import CutWindow, windowed_matches
 
 
 def check(case: Case, record: Record) -> list[str]:

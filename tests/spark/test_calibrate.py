@@ -15,9 +15,9 @@ from support import streamed
 from outpace.cli.simulate_measure import setting_of
 from outpace.hosts.spark.session import ROCKSDB
 from outpace.simulate import read_scenario, simulate
+from outpace.simulate.calibration.calibrated_scenario import CONSUMER, MeasuredRun, read_calibrated
 from outpace.simulate.calibration.compare import Comparison
-from outpace.simulate.calibration.stream import SETTINGS, live_stream
-from outpace.simulate.calibration.written import CONSUMER, MeasuredRun, read_calibrated
+from outpace.simulate.calibration.live_stream import SETTINGS, live_stream
 
 pytestmark = pytest.mark.soak
 

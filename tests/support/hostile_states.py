@@ -26,7 +26,7 @@ import outpace as op
 from outpace.engine.state import State
 from outpace.errors import OutpaceError, StateError
 from outpace.pattern.windows import WindowPredicate
-from outpace.plan.stream import plan_stream
+from outpace.plan.stream_plan import plan_stream
 from outpace.testing.stream_chain import Chain
 
 EXTREMES = [0, 1, -1, 2, 7, 63, 64, 1000, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63), -(2**62), -5]

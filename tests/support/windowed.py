@@ -14,7 +14,7 @@ from outpace.engine.event import Events
 from outpace.engine.split.windows import OPEN, Split, Windows
 from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.result import WindowMatches
-from outpace.testing.windowed import CutWindow
+from outpace.testing.window_matches import CutWindow
 
 
 @dataclass(frozen=True)

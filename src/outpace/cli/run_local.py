@@ -30,7 +30,7 @@ from outpace.files.parquet import FileList
 from outpace.files.text_lines import is_compressed
 from outpace.hosts.local.table import match
 from outpace.pattern.bind.query import bind
-from outpace.pattern.bind.windows import bind_windows
+from outpace.pattern.bind.window_kinds import bind_windows
 from outpace.pattern.query import Query
 from outpace.report.table import counted_bytes
 from outpace.statement.portable import differences

@@ -30,13 +30,17 @@ from outpace.cli.simulate_output import (
 from outpace.errors import BindError
 from outpace.hosts.spark.session import CORES_MAX
 from outpace.pattern.duration import parse_duration
+from outpace.simulate.calibration.calibrated_scenario import (
+    MeasuredRun,
+    calibrated,
+    calibrated_text,
+)
 from outpace.simulate.calibration.procedure import (
     ESTIMATED_AT,
     CalibrationPace,
     CalibrationResult,
     measure_costs,
 )
-from outpace.simulate.calibration.written import MeasuredRun, calibrated, calibrated_text
 from outpace.simulate.scenario import Scenario
 
 #: How long is measured, and with `--quick`.

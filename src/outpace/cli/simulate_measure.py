@@ -24,8 +24,8 @@ from outpace.ingest.log.reader import Log
 from outpace.ingest.source import Source
 from outpace.ingest.workloads import WORKLOADS, events
 from outpace.pattern.query import Query
-from outpace.simulate.calibration.stream import SETTINGS, StreamSetting
-from outpace.simulate.calibration.written import MeasuredRun
+from outpace.simulate.calibration.calibrated_scenario import MeasuredRun
+from outpace.simulate.calibration.live_stream import SETTINGS, StreamSetting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -30,6 +30,7 @@ from outpace.cli.simulate_output import (
 )
 from outpace.errors import BindError
 from outpace.report.plots import COLOURS, curve, style
+from outpace.simulate.calibration.calibrated_scenario import batch_operator, read_calibrated
 from outpace.simulate.calibration.compare import (
     LATENCY_BOUND,
     THROUGHPUT_BOUND,
@@ -40,7 +41,6 @@ from outpace.simulate.calibration.compare import (
     predict,
 )
 from outpace.simulate.calibration.procedure import measure_rates
-from outpace.simulate.calibration.written import batch_operator, read_calibrated
 
 #: The rates below overload, as parts of the knee, and the one above it, of the greatest rate.
 BELOW: Final = (0.2, 0.4, 0.6, 0.8)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.rows.partition import gather, key_codes
-from outpace.engine.rows.rearranged import RearrangedRows
+from outpace.engine.rows.permutation import RearrangedRows
 
 #: The column of event ids, and how many bits of one the number in its source has.
 EVENT_ID: Final = pa.field("__outpace_id", pa.int64())

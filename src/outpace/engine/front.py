@@ -38,7 +38,7 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import OrderCounters, ReleasedEvents
 from outpace.engine.order.runs import sorted_run
 from outpace.engine.order.total import TotalOrder
-from outpace.engine.rows.rearranged import RearrangedRows, as_table
+from outpace.engine.rows.permutation import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.speculate.standings import Standing, Standings

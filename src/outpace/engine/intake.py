@@ -32,7 +32,7 @@ from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.order.source_merge import CAPACITY
 from outpace.engine.order.waits import JoinedWaits, Waits
-from outpace.engine.rows.rearranged import RearrangedRows
+from outpace.engine.rows.permutation import RearrangedRows
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State

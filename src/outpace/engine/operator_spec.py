@@ -21,8 +21,8 @@ from outpace.errors import BindError, UnsupportedError, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bind.query import bind_operator, with_changes, without_changes
-from outpace.pattern.bind.uncertain import CLOCK_ERROR
-from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
+from outpace.pattern.bind.uncertainty import CLOCK_ERROR
+from outpace.pattern.bind.window_kinds import BoundWindows, ByTime, bind_windows
 from outpace.pattern.bound import BoundQuery, Read, left_out
 from outpace.pattern.expression import Literal
 from outpace.pattern.query import Query, WithinKind

@@ -27,7 +27,7 @@ from outpace.engine.match.bits import (
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import gather, one_array
-from outpace.engine.rows.rearranged import RearrangedRows
+from outpace.engine.rows.permutation import RearrangedRows
 from outpace.errors import OutpaceError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import Predicate

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import Integers
-from outpace.engine.uncompressed import check_uncompressed
+from outpace.engine.ipc_check import check_uncompressed
 from outpace.errors import StateError
 from outpace.pattern.argument import an_instance
 

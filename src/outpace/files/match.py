@@ -34,7 +34,7 @@ from outpace.engine.rows.times import valid_times
 from outpace.engine.split.number import in_order
 from outpace.errors import OutpaceError
 from outpace.files.plan import FilesPlan, Unit
-from outpace.pattern.bind.windows import ByCount, ByTime
+from outpace.pattern.bind.window_kinds import ByCount, ByTime
 from outpace.plan.division import Division
 from outpace.plan.window_task import WindowTask
 

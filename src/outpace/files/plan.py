@@ -26,7 +26,7 @@ from outpace.files.blocks import bucket_count, cut_keys, pack_units, packed_byte
 from outpace.files.order import GroupOrder, order_groups
 from outpace.files.parquet import FileList, RowGroup
 from outpace.files.prune import may_start, may_use
-from outpace.pattern.bind.windows import ByCount, ByTime
+from outpace.pattern.bind.window_kinds import ByCount, ByTime
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.order.source_merge import SEQUENCE as SEQUENCE
 from outpace.engine.order.source_merge import SourceMerge
-from outpace.engine.rows.rearranged import as_table
+from outpace.engine.rows.permutation import as_table
 from outpace.errors import DataError
 from outpace.pattern.argument import a_text, a_whole_number, shown
 

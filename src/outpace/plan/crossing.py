@@ -25,7 +25,7 @@ from outpace.engine.match.contract import Task
 from outpace.engine.match.task import kept_columns, prepare
 from outpace.pattern import types
 from outpace.pattern.bind.query import bind_operator
-from outpace.pattern.bind.windows import BoundWindows, bind_windows
+from outpace.pattern.bind.window_kinds import BoundWindows, bind_windows
 from outpace.pattern.bound import Apply, BoundExpression, BoundQuery, Constant, Read, walk
 from outpace.pattern.functions import function_of
 from outpace.pattern.functions.choice import spark_type

@@ -23,7 +23,7 @@ from typing import Final
 from outpace.engine.divide.batches import TimeBatches
 from outpace.engine.match.program import compile_program
 from outpace.pattern import ast
-from outpace.pattern.bind.windows import BoundWindows, ByContent, ByCount, ByPredicate, ByTime
+from outpace.pattern.bind.window_kinds import BoundWindows, ByContent, ByCount, ByPredicate, ByTime
 from outpace.pattern.bound import BoundQuery, MatchOrdinal
 from outpace.pattern.query import Consume, Query, RowsPerMatch, Selection, Skip, WithinKind
 

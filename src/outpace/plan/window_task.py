@@ -28,7 +28,7 @@ from outpace.engine.rows.partition import column_arrays
 from outpace.engine.rows.times import valid_times
 from outpace.engine.whole import deliveries
 from outpace.engine.wire import read_delivery, write_delivery
-from outpace.pattern.bind.windows import BoundWindows
+from outpace.pattern.bind.window_kinds import BoundWindows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.schedulers import ByKey
 from outpace.plan.division import Division

@@ -34,7 +34,7 @@ from outpace.engine.message import (
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import ReleasedEvents
-from outpace.engine.rows.rearranged import as_table
+from outpace.engine.rows.permutation import as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State
 from outpace.pattern.bind.disorder import bind_disorder

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from outpace.testing.simulation.run import simulate_operator
+    from outpace.testing.simulation.simulated_run import simulate_operator
     from outpace.testing.simulation.trace import SimulationError
 
 __all__ = ["SimulationError", "simulate_operator"]
@@ -19,7 +19,7 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         # Loaded when it is used: the simulator knows all parts of the engine, the oracle none.
         if name == "simulate_operator":
-            from outpace.testing.simulation.run import simulate_operator
+            from outpace.testing.simulation.simulated_run import simulate_operator
 
             return simulate_operator
         if name == "SimulationError":

@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 from outpace.cli.main import app
 from outpace.cli.simulate_measure import default_mips, setting_of
 from outpace.cli.simulate_validate import compare_plots
+from outpace.simulate.calibration.calibrated_scenario import MeasuredRun
 from outpace.simulate.calibration.compare import Comparison, Reading
-from outpace.simulate.calibration.written import MeasuredRun
 
 CLAUSE = "MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS kind = 'a')"
 

@@ -12,7 +12,7 @@ from support.properties import examples
 import outpace as op
 from outpace import windows
 from outpace.engine.codec.cell import CellKind
-from outpace.plan.stream import plan_stream
+from outpace.plan.stream_plan import plan_stream
 from outpace.testing.simulation.queries import Sums, Total
 from outpace.testing.stream_chain import Chain
 

@@ -23,7 +23,7 @@ from outpace.engine.codec.cell import Cell, CellKind, Counters
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import restore_stage
 from outpace.errors import DataError, StateError
-from outpace.plan.stream import StreamPlan, plan_stream
+from outpace.plan.stream_plan import StreamPlan, plan_stream
 from outpace.testing.stream_chain import BatchOutput, Chain, States
 
 #: A time that decides all that time can.

@@ -17,7 +17,7 @@ from outpace.engine.codec.cell import CellKind
 from outpace.engine.message import HostLoad
 from outpace.engine.stage import StagePart, run_step
 from outpace.pattern.disorder import Disorder
-from outpace.plan.stream import plan_stream
+from outpace.plan.stream_plan import plan_stream
 from outpace.testing.stream_chain import Chain
 
 WINDOWS = st.sampled_from(

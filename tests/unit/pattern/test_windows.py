@@ -17,7 +17,7 @@ from outpace.errors import (
     UnsupportedError,
 )
 from outpace.pattern.bind.query import bind, bind_operator
-from outpace.pattern.bind.windows import (
+from outpace.pattern.bind.window_kinds import (
     ByContent,
     ByCount,
     ByLandmark,

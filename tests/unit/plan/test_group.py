@@ -20,7 +20,7 @@ from outpace.engine.codec.table import read_table
 from outpace.engine.message import HostLoad
 from outpace.engine.stage import restore_stage, run_step, save_stage
 from outpace.pattern.disorder import Late
-from outpace.plan.stream import StreamPlan, plan_group, plan_stream
+from outpace.plan.stream_plan import StreamPlan, plan_group, plan_stream
 
 RISE = op.Query("rise").partition_by("key").order_by("ts").pattern("A B").define(B="v > A.v")
 PAIRS = op.Query("pairs").order_by("ts").pattern("A B").measures(a="A.ts", b="B.ts")

@@ -15,6 +15,14 @@ from hypothesis import strategies as st
 
 from outpace.errors import ScenarioError
 from outpace.simulate import BatchOperator, Scenario, Uniform, read_scenario, simulate
+from outpace.simulate.calibration.calibrated_scenario import (
+    CONSUMER,
+    MeasuredRun,
+    batch_operator,
+    calibrated,
+    calibrated_text,
+    read_calibrated,
+)
 from outpace.simulate.calibration.compare import Comparison, Reading, capacity_of, compare, predict
 from outpace.simulate.calibration.estimates import (
     Costs,
@@ -24,15 +32,7 @@ from outpace.simulate.calibration.estimates import (
     selectivity_of,
 )
 from outpace.simulate.calibration.feed import Endless
-from outpace.simulate.calibration.stream import RateStretch, latency_of, steady, throughput_of
-from outpace.simulate.calibration.written import (
-    CONSUMER,
-    MeasuredRun,
-    batch_operator,
-    calibrated,
-    calibrated_text,
-    read_calibrated,
-)
+from outpace.simulate.calibration.live_stream import RateStretch, latency_of, steady, throughput_of
 
 TRIGGER = 2.0
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.ipc_check import check_uncompressed
 from outpace.engine.rows.narrow import is_text, narrow, widen
-from outpace.engine.uncompressed import check_uncompressed
 
 #: Kernels want their numbers aligned, and a cell lies wherever the one before it ends.
 _ALIGNED: Final = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)

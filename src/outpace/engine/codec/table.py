@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from outpace.engine.uncompressed import check_uncompressed
+from outpace.engine.ipc_check import check_uncompressed
 from outpace.errors import DataError
 
 

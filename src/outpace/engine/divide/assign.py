@@ -13,7 +13,7 @@ from outpace.engine.rows.times import from_integers
 from outpace.engine.split.number import row_order
 from outpace.engine.split.windows import Windows, take_windows
 from outpace.engine.whole import whole_delivery
-from outpace.pattern.bind.windows import bind_windows
+from outpace.pattern.bind.window_kinds import bind_windows
 from outpace.pattern.query import Query
 
 

@@ -25,7 +25,7 @@ from outpace.engine.event import Events
 from outpace.engine.message import Deliver
 from outpace.engine.rows.times import valid_times
 from outpace.engine.split.windows import OPEN, Split, Windows, joined_windows
-from outpace.pattern.bind.windows import ByCount
+from outpace.pattern.bind.window_kinds import ByCount
 
 #: How many windows are looked at to find the end of a batch, at first.
 _LOOKED_AT: Final = 256

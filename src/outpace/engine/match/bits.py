@@ -22,7 +22,7 @@ from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.reach import reach_of
 from outpace.engine.rows.partition import one_array
 from outpace.pattern.bind.query import classify
-from outpace.pattern.bind.windows import BoundWindows, ByTime
+from outpace.pattern.bind.window_kinds import BoundWindows, ByTime
 from outpace.pattern.bound import (
     Apply,
     BoundExpression,

@@ -30,7 +30,7 @@ def choose_matcher(task: Task) -> Matcher:
 
         return JoinMatcher(task)
     if task.bound.uncertainty is not None:
-        from outpace.engine.match.uncertain import UncertainMatcher
+        from outpace.engine.match.uncertain_matcher import UncertainMatcher
 
         return UncertainMatcher(task)
     compiled: Matcher | None = None

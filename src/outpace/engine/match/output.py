@@ -22,7 +22,7 @@ from outpace.engine.match.measures import evaluate_measures
 from outpace.engine.rows.partition import gather
 from outpace.engine.rows.times import from_integers, time_limits
 from outpace.errors import DataError
-from outpace.pattern.bind.uncertain import CONFIDENCE
+from outpace.pattern.bind.uncertainty import CONFIDENCE
 from outpace.pattern.bound import CONFIRMED, DIFF
 from outpace.pattern.query import RowsPerMatch
 from outpace.pattern.types import integer_range, is_instant, type_name

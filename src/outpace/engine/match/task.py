@@ -20,7 +20,7 @@ from outpace.engine.rows.partition import (
 from outpace.engine.rows.times import time_values
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.bind.query import bind
-from outpace.pattern.bind.uncertain import CLOCK_ERROR
+from outpace.pattern.bind.uncertainty import CLOCK_ERROR
 from outpace.pattern.bound import BoundQuery, Predicate, PredicateClass
 from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.query import Query

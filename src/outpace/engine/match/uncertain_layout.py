@@ -16,12 +16,12 @@ from outpace.engine.arrays import Booleans, Integers, pooled, rising
 from outpace.engine.evaluate.columns import evaluate_columns, predicate_mask
 from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.engine.kernels import uncertain_worlds as kernel
-from outpace.engine.kernels.uncertain import find_next, find_reach
+from outpace.engine.kernels.uncertain_sequences import find_next, find_reach
 from outpace.engine.match.contract import Block, Task
 from outpace.engine.rows.partition import column_codes
 from outpace.errors import MatchError
 from outpace.pattern import types
-from outpace.pattern.bind.uncertain import (
+from outpace.pattern.bind.uncertainty import (
     HOLDS,
     OWN,
     TOGETHER,

@@ -22,7 +22,7 @@ from outpace.engine.message import EventsArrived
 from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.rules import fixed_slack
-from outpace.engine.rows.rearranged import as_table
+from outpace.engine.rows.permutation import as_table
 from outpace.engine.state import State, integer
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery

@@ -20,7 +20,7 @@ from outpace.engine.message import (
     WatermarkArrived,
 )
 from outpace.engine.order.drift import ClockReading
-from outpace.engine.rows.rearranged import RearrangedRows, as_table
+from outpace.engine.rows.permutation import RearrangedRows, as_table
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
 from outpace.errors import DataError

@@ -28,12 +28,12 @@ from outpace.engine.order.source_merge import CAPACITY
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.order.waiting import OWNER, WaitingEvents
 from outpace.engine.rows.partition import one_array
-from outpace.engine.rows.rearranged import RearrangedRows, as_table
+from outpace.engine.rows.permutation import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State, integer, require
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder
-from outpace.pattern.bind.uncertain import CLOCK_ERROR
+from outpace.pattern.bind.uncertainty import CLOCK_ERROR
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Late
 

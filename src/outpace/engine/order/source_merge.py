@@ -38,7 +38,7 @@ from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.order.senders import no_source, source_names
 from outpace.engine.order.tree import NEVER, Key, KeyTree
 from outpace.engine.rows.partition import one_array
-from outpace.engine.rows.rearranged import RearrangedRows
+from outpace.engine.rows.permutation import RearrangedRows
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require

@@ -44,7 +44,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.arrived import (
+from outpace.engine.recover.arrivals import (
     ArrivedEvents,
     find_places,
     identity_of,
@@ -56,10 +56,10 @@ from outpace.engine.recover.arrived import (
     without_rows,
     write_ids,
 )
-from outpace.engine.recover.given import GivenPlaces
+from outpace.engine.recover.event_needs import NeededEvents, Use, use_of
 from outpace.engine.recover.layout import WindowLayout
-from outpace.engine.recover.needed import NeededEvents, Use, use_of
-from outpace.engine.rows.rearranged import as_table
+from outpace.engine.recover.match_places import GivenPlaces
+from outpace.engine.rows.permutation import as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint, is_behind
 from outpace.engine.split.windows import OPEN, Split, joined_windows, take_windows

@@ -21,7 +21,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers, grown
 from outpace.engine.rows.key_index import UNKNOWN, key_index
 from outpace.engine.rows.partition import gather, key_codes, one_array
-from outpace.engine.rows.rearranged import RearrangedRows
+from outpace.engine.rows.permutation import RearrangedRows
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, integer, integers, require
 from outpace.errors import StateError

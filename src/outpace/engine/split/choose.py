@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from outpace.engine.split.batched import BatchedSchedule
-from outpace.engine.split.listed import ListedSchedule
+from outpace.engine.split.batch_schedule import BatchedSchedule
 from outpace.engine.split.predicate import PredicateSplitter
 from outpace.engine.split.schedule import PartitionSchedule, Schedule
 from outpace.engine.split.splitter import Splitter
@@ -15,7 +14,8 @@ from outpace.engine.split.table import (
     TimeSplitter,
 )
 from outpace.engine.split.unkeyed import UnkeyedCountSplitter, UnkeyedTimeSplitter
-from outpace.pattern.bind.windows import (
+from outpace.engine.split.window_list import ListedSchedule
+from outpace.pattern.bind.window_kinds import (
     BoundWindows,
     ByContent,
     ByCount,

@@ -20,7 +20,7 @@ from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import count_rows
 from outpace.engine.rows.key_table import KeyNumbers, KeyTable
 from outpace.engine.rows.partition import RowNumbers, sort_groups
-from outpace.engine.rows.rearranged import RearrangedRows
+from outpace.engine.rows.permutation import RearrangedRows
 from outpace.engine.rows.times import invalid_times, valid_times
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, integers, require

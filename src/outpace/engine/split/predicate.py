@@ -18,7 +18,7 @@ from outpace.engine.event import EVENT_ID, Events
 from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.windows import OPEN, Split, Windows
 from outpace.engine.state import ANY, NATURAL, integers, parts, require
-from outpace.pattern.bind.windows import BoundWindows, ByPredicate
+from outpace.pattern.bind.window_kinds import BoundWindows, ByPredicate
 from outpace.pattern.windows import OpenWindow, WindowPredicate
 
 

@@ -18,9 +18,9 @@ Windows of four events, the next two events later, in batches of two among two i
 
 Events 4 and 5 are sent twice, since they lie at the border of two batches. There are three ways to
 know which instance has a window. Where windows close in the order in which they open and are given
-in batches, two counts say it (`outpace.engine.split.batched`); else a list does
-(`outpace.engine.split.listed`). Without windows a partition is the window, and `PartitionSchedule`
-here has its instance.
+in batches, two counts say it (`outpace.engine.split.batch_schedule`); else a list does
+(`outpace.engine.split.window_list`). Without windows a partition is the window, and
+`PartitionSchedule` here has its instance.
 
 Paper: SPACE (Amann 2018) 2.3.4, 4.4 and 5.4.3.
 """

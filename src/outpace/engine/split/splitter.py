@@ -23,7 +23,7 @@ from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.state import NATURAL, State, integer
 from outpace.errors import DataError, StateError
-from outpace.pattern.bind.windows import BoundWindows
+from outpace.pattern.bind.window_kinds import BoundWindows
 from outpace.pattern.values import TIME_LIMIT
 
 #: A watermark behind all time: what still waits for time then ends.

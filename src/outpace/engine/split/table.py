@@ -28,7 +28,7 @@ from outpace.engine.split.splitter import END_OF_TIME, Splitter
 from outpace.engine.split.windows import OPEN, Linear, LinearWindows, Split, Windows
 from outpace.engine.state import ANY, NATURAL, integers, require
 from outpace.errors import StateError
-from outpace.pattern.bind.windows import (
+from outpace.pattern.bind.window_kinds import (
     BoundWindows,
     ByContent,
     ByCount,

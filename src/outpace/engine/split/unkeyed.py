@@ -28,7 +28,7 @@ from outpace.engine.split.table import ROOM, as_read, enlarged
 from outpace.engine.split.windows import OPEN, Linear, LinearWindows, Split, Windows
 from outpace.engine.state import ANY, integers
 from outpace.errors import StateError
-from outpace.pattern.bind.windows import BoundWindows, ByCount, ByTime
+from outpace.pattern.bind.window_kinds import BoundWindows, ByCount, ByTime
 from outpace.pattern.values import TIME_LIMIT
 from outpace.pattern.windows import LARGEST_SPAN
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers, distinct, grown
 from outpace.engine.event import Events
-from outpace.engine.rows.keyed import KeyedRows, RowsWithKeys
+from outpace.engine.rows.rows_by_key import KeyedRows, RowsWithKeys
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN, Split, Windows
 from outpace.engine.window_match.result import WindowMatches

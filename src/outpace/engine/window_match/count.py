@@ -36,7 +36,7 @@ from outpace.engine.match.partitions import SMALL, count_matches
 from outpace.engine.match.program import ACCEPT, Program
 from outpace.engine.match.twin import STEP_COST, make_twin, stand_in
 from outpace.engine.split.windows import Windows, take_windows
-from outpace.engine.window_match.covered import covered_block, spans_of
+from outpace.engine.window_match.covered_windows import covered_block, spans_of
 from outpace.engine.window_match.rows import Segments, joined, places
 from outpace.engine.window_match.sharing import everywhere, everywhere_by_start, is_unruled
 from outpace.engine.window_match.stretches import (

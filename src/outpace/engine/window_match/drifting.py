@@ -39,7 +39,7 @@ from outpace.engine.window_match.rows import places
 from outpace.engine.window_match.separate import SeparateWindows
 from outpace.engine.window_match.stretches import Stretches
 from outpace.pattern.bind.drift import SHIFTED
-from outpace.pattern.bind.windows import BoundWindows, BySession, ByTime, Drift
+from outpace.pattern.bind.window_kinds import BoundWindows, BySession, ByTime, Drift
 
 _Rows: TypeAlias = "tuple[Integers, Integers]"
 

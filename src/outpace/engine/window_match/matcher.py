@@ -35,18 +35,18 @@ from outpace.engine.split.windows import Split, Windows, take_windows
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, typed
 from outpace.engine.window_match.by_key import Strategy, WindowsByKey
 from outpace.engine.window_match.count import count_in_windows
-from outpace.engine.window_match.covered import CoveredWindows
+from outpace.engine.window_match.covered_windows import CoveredWindows
 from outpace.engine.window_match.drifting import DriftingWindows
 from outpace.engine.window_match.open_windows import OpenWindows, require_same
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import places
 from outpace.engine.window_match.separate import SeparateWindows
-from outpace.engine.window_match.shared import GivesUpError, SharedWindows
+from outpace.engine.window_match.shared_windows import GivesUpError, SharedWindows
 from outpace.engine.window_match.sharing import is_ready, sharing
 from outpace.engine.window_match.stretches import ROWS_AT_ONCE
-from outpace.engine.window_match.uncertain import UncertainWindows
+from outpace.engine.window_match.uncertain_windows import UncertainWindows
 from outpace.errors import StateError, UnsupportedError
-from outpace.pattern.bind.windows import BoundWindows, bind_windows
+from outpace.pattern.bind.window_kinds import BoundWindows, bind_windows
 from outpace.pattern.query import RowsPerMatch
 
 #: So many events and what belongs to them fit into fast memory.

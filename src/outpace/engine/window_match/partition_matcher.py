@@ -43,7 +43,6 @@ from outpace.engine.match.task import (
     taken_lists,
 )
 from outpace.engine.rows.deadlines import NEVER, Deadlines
-from outpace.engine.rows.keyed import KeyedRows, RowsWithKeys
 from outpace.engine.rows.partition import (
     Grouping,
     gather,
@@ -51,6 +50,7 @@ from outpace.engine.rows.partition import (
     one_array,
     place_rows,
 )
+from outpace.engine.rows.rows_by_key import KeyedRows, RowsWithKeys
 from outpace.engine.rows.times import time_values
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, integers, require, typed

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.recover.needed import NeededNumbers
+from outpace.engine.recover.event_needs import NeededNumbers
 from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint
 from outpace.engine.state import NATURAL, State, integer, reading, require
 

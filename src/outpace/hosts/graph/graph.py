@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pyarrow as pa
 
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.arrived import is_put_in_order, retained_schema
-from outpace.engine.recover.counted import CountedOperator
+from outpace.engine.recover.arrivals import is_put_in_order, retained_schema
+from outpace.engine.recover.graph_operator import CountedOperator
 from outpace.errors import BindError, OutpaceError, UnsupportedError, did_you_mean
 from outpace.hosts.local.open import check_stream
 from outpace.ingest.source import SEQUENCE, Source
@@ -37,7 +37,7 @@ from outpace.pattern.query import Query
 from outpace.pattern.types import is_instant, is_integer, value_type
 
 if TYPE_CHECKING:
-    from outpace.hosts.graph.run import GraphRun
+    from outpace.hosts.graph.graph_run import GraphRun
 
 #: How many events are on their way over a link at most, before who sends them waits.
 QUEUE_EVENTS: Final = 1 << 16
@@ -122,7 +122,7 @@ class Graph:
             An iterator of pairs of an operator's name and a table of its matches, in order. As a
             context manager it ends all processes on leaving.
         """
-        from outpace.hosts.graph.run import GraphRun
+        from outpace.hosts.graph.graph_run import GraphRun
 
         return GraphRun(self, folder)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.recover.needed import NeededNumbers
+from outpace.engine.recover.event_needs import NeededNumbers
 from outpace.errors import StateError
 
 

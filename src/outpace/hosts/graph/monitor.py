@@ -35,7 +35,7 @@ _END_S: Final = 2.0
 _POLL_MS: Final = 20
 
 #: What processes load before they start.
-_BODIES: Final = ("outpace.hosts.graph.operator", "outpace.hosts.graph.sink")
+_BODIES: Final = ("outpace.hosts.graph.operator_process", "outpace.hosts.graph.sink")
 
 _LOG: Final = logging.getLogger("outpace.graph")
 

@@ -33,7 +33,7 @@ from outpace.hosts.graph.message import (
     write_backups,
     write_events,
 )
-from outpace.ingest.retained import RetainedLog
+from outpace.ingest.retained_log import RetainedLog
 
 #: So many events are in one message at most.
 MESSAGE_EVENTS: Final = 1 << 13

@@ -24,7 +24,7 @@ from outpace.engine.state import State, reading
 from outpace.errors import DataError, StateError
 from outpace.hosts.clock import clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
-from outpace.hosts.local.opened import OpenStream
+from outpace.hosts.local.open_stream import OpenStream
 from outpace.pattern.bind.disorder import SOURCE
 from outpace.pattern.group import QueryGroup
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from outpace.compiler.kernel import fitting
-from outpace.engine.joined import join_tables, rows_of_side
+from outpace.engine.join_tables import join_tables, rows_of_side
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.state import State, reading, require
 from outpace.errors import DataError, StateError

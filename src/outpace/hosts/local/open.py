@@ -15,7 +15,7 @@ from outpace.hosts.local.group import GroupMatcher
 from outpace.hosts.local.join import JoinStream, resume_join
 from outpace.hosts.local.recoverable import RecoverableStream
 from outpace.hosts.local.stream import StreamMatcher
-from outpace.ingest.retained import RetainedLog
+from outpace.ingest.retained_log import RetainedLog
 from outpace.pattern.argument import a_flag, an_instance, some_names
 from outpace.pattern.bind.check import check_clauses, check_streamable
 from outpace.pattern.group import QueryGroup, naming_query

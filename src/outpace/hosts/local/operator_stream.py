@@ -11,7 +11,7 @@ from outpace.engine.savepoint import Savepoint, own_identity
 from outpace.errors import DataError, StateError
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.ingest.log.rows import fitting
-from outpace.ingest.retained import RetainedLog
+from outpace.ingest.retained_log import RetainedLog
 from outpace.pattern.argument import a_text, an_instance
 
 

@@ -10,7 +10,7 @@ A recording is a folder. `recording.json` says its version, the query and how th
 A frame is in the file when the call that writes it returns, so a crash of the process loses nothing
 before it, and a crash of the machine what the system has not written yet. What is torn at the end
 is left out and told; other damage is refused with its place. What is detected is kept as well
-(`outpace.hosts.local.recorded`).
+(`outpace.hosts.local.description`).
 
 Memory: one frame.
 """
@@ -39,7 +39,7 @@ from outpace.engine.wire import instructions_checksum, write_stimulus
 from outpace.errors import DataError, OutpaceError, StateError
 from outpace.files.small_file import open_regular
 from outpace.hosts.clock import clock_time
-from outpace.hosts.local.recorded import Recordable, describe, is_description, recall
+from outpace.hosts.local.description import Recordable, describe, is_description, recall
 from outpace.ingest.log.folder import read_about, write_about
 from outpace.ingest.log.frame import (
     HEADER_BYTES,

@@ -24,14 +24,14 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.arrived import is_put_in_order, retained_schema
+from outpace.engine.recover.arrivals import is_put_in_order, retained_schema
 from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
 from outpace.engine.savepoint import Savepoint
 from outpace.errors import DataError, StateError
 from outpace.hosts.local.frames import TableLike
 from outpace.hosts.local.recovery_counters import RecoveryCounters
 from outpace.hosts.local.stream import StreamMatcher
-from outpace.ingest.retained import RetainedLog
+from outpace.ingest.retained_log import RetainedLog
 from outpace.pattern.argument import a_whole_number
 from outpace.pattern.query import Query
 

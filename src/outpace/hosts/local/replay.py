@@ -32,10 +32,10 @@ from outpace.engine.state import State
 from outpace.engine.wire import read_stimulus
 from outpace.errors import DataError, OutpaceError, StateError
 from outpace.hosts.background import compiled_soon
+from outpace.hosts.local.description import Recordable
 from outpace.hosts.local.group import GroupMatcher
 from outpace.hosts.local.join import JoinStream, sides_of
 from outpace.hosts.local.open import check_group, check_stream
-from outpace.hosts.local.recorded import Recordable
 from outpace.hosts.local.recording import Ending, StreamRecording, failure_of, outcome_of
 from outpace.hosts.local.recording import StepOutcome as Recorded
 from outpace.hosts.local.stream import StreamMatcher
@@ -139,7 +139,7 @@ class MatcherCall:
     def why(self, index: int) -> str:
         """Explain a match."""
         from outpace.explanation.why import why
-        from outpace.explanation.why_joined import why_joined
+        from outpace.explanation.why_join import why_joined
 
         explain = why if self.task.bound.query.join is None else why_joined
         return explain(self.task, self.block, self.outcome.found, index)
@@ -147,7 +147,7 @@ class MatcherCall:
     def undecided(self) -> list[str]:
         """Return a line for each row that later ones decide about."""
         from outpace.explanation.why import undecided
-        from outpace.explanation.why_joined import undecided_joined
+        from outpace.explanation.why_join import undecided_joined
 
         if self.task.bound.query.join is not None:
             return undecided_joined(self.task, self.block, self.outcome)

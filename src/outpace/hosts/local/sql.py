@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.joined import join_tables
+from outpace.engine.join_tables import join_tables
 from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxError
 from outpace.hosts.local.frames import UNFINISHED_HINT, is_unfinished
 from outpace.hosts.local.table import match

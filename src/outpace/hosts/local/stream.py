@@ -46,7 +46,7 @@ from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError
 from outpace.hosts.clock import clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
-from outpace.hosts.local.opened import OpenStream
+from outpace.hosts.local.open_stream import OpenStream
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.join import Join
 from outpace.pattern.query import Query

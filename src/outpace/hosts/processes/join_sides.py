@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from outpace.engine.joined import rows_of_side
+from outpace.engine.join_tables import rows_of_side
 from outpace.errors import BindError, DataError
 from outpace.ingest.source import BATCH_ROWS, Heartbeat, Source
 from outpace.pattern.bind.join import BoundJoin, bind_join

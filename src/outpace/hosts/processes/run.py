@@ -44,19 +44,19 @@ from outpace.hosts.clock import clock_time
 from outpace.hosts.processes.control import RateControl, RateController
 from outpace.hosts.processes.join_sides import JoinedSides, sides_of
 from outpace.hosts.processes.metrics import Metrics
-from outpace.hosts.processes.operator import (
+from outpace.hosts.processes.parallel_operator import (
     BLOCK_ROWS,
     MEMORY,
     OperatorsInProgram,
     ParallelOperator,
 )
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
-from outpace.hosts.processes.recovered import RecoveredOperator
+from outpace.hosts.processes.recovered_operator import RecoveredOperator
 from outpace.hosts.processes.worker import WorkResult
 from outpace.hosts.watched_run import WatchedRun
 from outpace.ingest.clock import ClockSync
 from outpace.ingest.pace import Paced
-from outpace.ingest.retained import RetainedLog
+from outpace.ingest.retained_log import RetainedLog
 from outpace.ingest.source import Heartbeat, Source, merge_of
 from outpace.pattern.argument import a_whole_number, an_instance, listed, shown
 from outpace.pattern.bind.check import INSTANCES_MAX, check_instances, check_streamable

@@ -77,7 +77,7 @@ def match_frame(
     places among all.
     """
     if is_streaming(frame):
-        from outpace.hosts.spark.stream import StreamSearch
+        from outpace.hosts.spark.stream_search import StreamSearch
 
         return StreamSearch(frame, query, sources, replays).matches()
     schema = arrow_schema(frame)

@@ -13,7 +13,7 @@ from outpace.pattern.bind.disorder import SOURCE
 from outpace.pattern.bind.join import BoundJoin, bind_join
 from outpace.pattern.join import SIDES, Join
 from outpace.plan.crossing import quoted
-from outpace.plan.stream import check_on_spark
+from outpace.plan.stream_plan import check_on_spark
 
 
 def join_frames(left: DataFrame, right: DataFrame, join: Join) -> DataFrame:

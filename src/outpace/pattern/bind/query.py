@@ -17,7 +17,7 @@ from outpace.pattern.argument import check_characters
 from outpace.pattern.bind.check import check_clauses, check_emission, check_instances
 from outpace.pattern.bind.drift import check_drift, drift_fields
 from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
-from outpace.pattern.bind.uncertain import CONFIDENCE, bind_uncertainty
+from outpace.pattern.bind.uncertainty import CONFIDENCE, bind_uncertainty
 from outpace.pattern.bound import (
     CONFIRMED,
     DIFF,

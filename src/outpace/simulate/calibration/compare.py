@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from outpace.simulate.calibration.written import CONSUMER, PRODUCER
+from outpace.simulate.calibration.calibrated_scenario import CONSUMER, PRODUCER
 from outpace.simulate.generators import Uniform
 from outpace.simulate.model import BatchOperator, Producer
 from outpace.simulate.run import simulate
@@ -96,7 +96,7 @@ def capacity_of(scenario: Scenario, operator: BatchOperator) -> tuple[float, flo
     Examples
     --------
     >>> from outpace.simulate.calibration.estimates import Costs, Estimate
-    >>> from outpace.simulate.calibration.written import MeasuredRun, calibrated
+    >>> from outpace.simulate.calibration.calibrated_scenario import MeasuredRun, calibrated
     >>> costs = Costs(0.5, Estimate(5e-6, True), Estimate(5e-6, True), 180_000)
     >>> scenario = calibrated(MeasuredRun("w1"), costs, 0.01, mips=1000, rate=1000)
     >>> [round(rate) for rate in capacity_of(scenario, scenario.vertices()["match"])]

@@ -20,7 +20,7 @@ from outpace.simulate.calibration.estimates import (
     estimate_costs,
     selectivity_of,
 )
-from outpace.simulate.calibration.stream import (
+from outpace.simulate.calibration.live_stream import (
     LiveStream,
     RateStretch,
     RowCounts,

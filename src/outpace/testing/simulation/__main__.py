@@ -9,7 +9,7 @@ from collections import Counter
 from random import SystemRandom
 
 from outpace.compiler.kernel import load_numba
-from outpace.testing.simulation.run import simulate_operator
+from outpace.testing.simulation.simulated_run import simulate_operator
 from outpace.testing.simulation.trace import SimulationError
 
 

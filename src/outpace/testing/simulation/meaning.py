@@ -19,14 +19,14 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.window_match.apply import fitted_rows
 from outpace.engine.window_match.result import has_time
-from outpace.pattern.bind.windows import bind_windows
+from outpace.pattern.bind.window_kinds import bind_windows
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query, WithinKind
 from outpace.pattern.windows import LandmarkWindows, SessionWindows, TimeWindows
 from outpace.testing import oracle
 from outpace.testing.simulation.queries import Holds, QueryCase, Row
-from outpace.testing.windowed import CutWindow, drifted_rows, windowed_matches
-from outpace.testing.windows import windows_by_definition
+from outpace.testing.window_definition import windows_by_definition
+from outpace.testing.window_matches import CutWindow, drifted_rows, windowed_matches
 
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 

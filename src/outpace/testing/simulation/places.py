@@ -58,7 +58,7 @@ from outpace.engine.wire import (
 from outpace.errors import DataError
 from outpace.pattern.bound import CONFIRMED, DIFF, MATCH
 from outpace.pattern.query import Emission
-from outpace.plan.stream import StreamPlan
+from outpace.plan.stream_plan import StreamPlan
 from outpace.testing.simulation.arrival import END, Batch, DrawnArrival, batches
 from outpace.testing.simulation.trace import RunTrace, SimulationError, check, check_same
 from outpace.testing.stream_chain import BatchOutput, Chain, States

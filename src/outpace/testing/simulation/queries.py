@@ -14,7 +14,7 @@ import pyarrow as pa
 from outpace import schedulers, windows
 from outpace.engine.match.task import prepare
 from outpace.errors import OutpaceError
-from outpace.pattern.bind.windows import bind_windows
+from outpace.pattern.bind.window_kinds import bind_windows
 from outpace.pattern.operator import (
     EventOperator,
     Operator,

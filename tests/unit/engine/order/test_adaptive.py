@@ -16,7 +16,7 @@ from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.clock import Clock
 from outpace.engine.order.contract import Order
-from outpace.engine.rows.rearranged import as_table
+from outpace.engine.rows.permutation import as_table
 from outpace.engine.state import State
 from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.bind.disorder import bind_disorder

@@ -11,7 +11,7 @@ from outpace.engine.message import EventsArrived
 from outpace.engine.order.chain import SlackChain
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import Order, ReleasedEvents
-from outpace.engine.rows.rearranged import as_table
+from outpace.engine.rows.permutation import as_table
 from outpace.engine.state import State
 from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
 from outpace.pattern.bind.query import bind

@@ -21,7 +21,7 @@ from support.strategies import disorders
 import outpace as op
 from outpace.engine.order.choose import ORDERS
 from outpace.engine.order.contract import OrderCounters
-from outpace.hosts.local import opened
+from outpace.hosts.local import open_stream
 from outpace.hosts.local import stream as stream_module
 from outpace.ingest.source import Source
 from outpace.pattern import disorder
@@ -34,7 +34,7 @@ from outpace.pattern.notation.disorder import (
     disorder_syntax,
     parse_disorder,
 )
-from outpace.plan.stream import plan_stream
+from outpace.plan.stream_plan import plan_stream
 
 SECOND = 1_000_000
 
@@ -125,7 +125,7 @@ def test_it_is_asked_again_when_the_clock_has_come_to_its_time(
     patient: op.Query, sources: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [5 * SECOND]
-    for module in (stream_module, opened):
+    for module in (stream_module, open_stream):
         monkeypatch.setattr(module, "clock_time", lambda: clock[0])
     first, second = (None, None) if sources is None else ("a", "b")
     stream = op.open(patient, sources=sources, record=tmp_path / "run")

@@ -16,7 +16,7 @@ from support.properties import examples
 from outpace.engine.kernels import merge
 from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.order.source_merge import SourceMerge
-from outpace.engine.rows.rearranged import as_table
+from outpace.engine.rows.permutation import as_table
 from outpace.errors import DataError, StateError
 
 Key = tuple[int, int, str]

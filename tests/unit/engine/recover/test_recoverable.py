@@ -23,19 +23,19 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.arrived import retained_schema
+from outpace.engine.recover.arrivals import retained_schema
 from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
 from outpace.engine.savepoint import NOTHING, Savepoint
 from outpace.engine.state import State
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
-from outpace.ingest.retained import RetainedLog
+from outpace.ingest.retained_log import RetainedLog
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import Disorder, InOrder, KSlack, Speculative
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows, TimeWindows, WindowSpec
 from outpace.testing.simulation.queries import draw_operator_query, draw_pattern_query, is_large
-from outpace.testing.simulation.recovered import Receiver
+from outpace.testing.simulation.replay_run import Receiver
 from outpace.windows import between
 
 NONE = np.zeros(0, np.int64)

@@ -24,7 +24,7 @@ from outpace.engine.recover.soft_stages import SoftStages
 from outpace.engine.stage import ReplayedStage, Stage, StageSpec, restore_stage, save_stage
 from outpace.engine.state import State
 from outpace.errors import DataError, StateError, UnsupportedError
-from outpace.plan.stream import StreamPlan, plan_stream
+from outpace.plan.stream_plan import StreamPlan, plan_stream
 from outpace.testing.stream_chain import BatchOutput, Chain, States
 
 SCHEMA = pa.schema(

@@ -8,7 +8,7 @@ import pytest
 import outpace as op
 from outpace.engine.rows.times import time_limits, valid_times
 from outpace.errors import BindError, DataError
-from outpace.plan.stream import plan_stream
+from outpace.plan.stream_plan import plan_stream
 
 PAIRS = (
     op.Query("pairs")

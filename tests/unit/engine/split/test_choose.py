@@ -29,8 +29,8 @@ from outpace.engine.split.windows import OPEN, Split, Windows
 from outpace.engine.state import State
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.pattern import windows as w
-from outpace.pattern.bind.windows import BoundWindows, bind_windows
-from outpace.testing.windows import Window, windows_by_definition
+from outpace.pattern.bind.window_kinds import BoundWindows, bind_windows
+from outpace.testing.window_definition import Window, windows_by_definition
 
 SCHEMA = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("kind", pa.int8())])
 

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from support.operators import written
 
 from outpace.engine.event import Events
-from outpace.engine.split.batched import BatchedSchedule
+from outpace.engine.split.batch_schedule import BatchedSchedule
 from outpace.engine.split.choose import make_schedule, make_splitter
-from outpace.engine.split.listed import ListedSchedule
 from outpace.engine.split.schedule import Delivery, batch_size, scheduler_of
+from outpace.engine.split.window_list import ListedSchedule
 from outpace.engine.split.windows import OPEN, Split, Windows, joined_windows
 from outpace.engine.state import State
 from outpace.engine.wire import read_windows, write_windows
 from outpace.errors import BindError, StateError
-from outpace.pattern.bind.windows import (
+from outpace.pattern.bind.window_kinds import (
     BoundWindows,
     ByCount,
     ByLandmark,

@@ -27,8 +27,8 @@ from outpace.engine.window_match.apply_shared import SharedApply
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.pattern import windows as w
-from outpace.pattern.bind.windows import BySession, bind_windows
-from outpace.testing.windows import windows_by_definition
+from outpace.pattern.bind.window_kinds import BySession, bind_windows
+from outpace.testing.window_definition import windows_by_definition
 
 SCHEMA = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("x", pa.int64())])
 

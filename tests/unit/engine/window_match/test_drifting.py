@@ -18,7 +18,7 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.whole import match_whole
 from outpace.engine.window_match.result import WindowMatches
 from outpace.testing.simulation.meaning import cut_windows
-from outpace.testing.windowed import drifted_rows
+from outpace.testing.window_matches import drifted_rows
 
 WINDOWS = (
     (op.windows.time(6), 2),

@@ -29,7 +29,7 @@ from outpace.errors import BindError, StateError, UnsupportedError
 from outpace.pattern import ast
 from outpace.pattern.query import Query
 from outpace.pattern.windows import BetweenWindows, CountWindows, WindowPredicate
-from outpace.testing.windowed import WindowMatch, windowed_matches
+from outpace.testing.window_matches import WindowMatch, windowed_matches
 
 
 class Someone(WindowPredicate):

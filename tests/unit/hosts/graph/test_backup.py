@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import outpace as op
 from outpace.engine.message import EventsArrived, RowsAcknowledged, SourceEnded
 from outpace.engine.operator import matches_of
-from outpace.engine.recover.counted import CountedOperator
-from outpace.engine.recover.needed import NeededNumbers
+from outpace.engine.recover.event_needs import NeededNumbers
+from outpace.engine.recover.graph_operator import CountedOperator
 from outpace.engine.recover.recoverable import savepoint_of
 from outpace.engine.state import State
 from outpace.hosts.graph.backup import Backup, keep_newest, taken_until

@@ -12,12 +12,12 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outpace.engine.recover.needed import NeededNumbers
+from outpace.engine.recover.event_needs import NeededNumbers
 from outpace.hosts.graph.backup import taken_until
 from outpace.hosts.graph.inlet import Inlet
 from outpace.hosts.graph.message import read, read_events, write
 from outpace.hosts.graph.outlet import Outlet, OutputQueue
-from outpace.ingest.retained import RetainedLog
+from outpace.ingest.retained_log import RetainedLog
 
 
 def rows(begin: int, end: int) -> pa.Table:

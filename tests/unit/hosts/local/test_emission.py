@@ -20,7 +20,7 @@ from outpace.engine.codec.cell import CellKind
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import run_step
 from outpace.pattern.checkpoints import LeastWork
-from outpace.plan.stream import plan_group
+from outpace.plan.stream_plan import plan_group
 
 Rows = list[dict[str, Any]]
 

@@ -20,7 +20,7 @@ from support.properties import examples
 import outpace as op
 from outpace.compiler.kernel import compiled
 from outpace.engine.divide.groups import PartitionWork, SortedGroups
-from outpace.engine.joined import rows_of_side
+from outpace.engine.join_tables import rows_of_side
 from outpace.engine.kernels import close_pairs as kernels
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.errors import (

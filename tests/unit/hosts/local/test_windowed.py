@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import outpace as op
 from outpace.engine.match.task import prepare
 from outpace.engine.split.number import EventNumbers
-from outpace.pattern.bind.windows import bind_windows
-from outpace.testing.windowed import CutWindow, windowed_matches
-from outpace.testing.windows import windows_by_definition
+from outpace.pattern.bind.window_kinds import bind_windows
+from outpace.testing.window_definition import windows_by_definition
+from outpace.testing.window_matches import CutWindow, windowed_matches
 
 
 class EveryThird(op.windows.Predicate):

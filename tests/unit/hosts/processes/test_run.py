@@ -24,7 +24,7 @@ from support.parallel_operators import Dies, Fails, Loses, Rises, Sleeps
 
 import outpace as op
 from outpace.engine.message import EventsArrived, SourceEnded
-from outpace.hosts.processes.operator import ParallelOperator
+from outpace.hosts.processes.parallel_operator import ParallelOperator
 from outpace.ingest.source import Source
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.studies.space_processes import discarding

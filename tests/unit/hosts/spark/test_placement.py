@@ -9,7 +9,7 @@ from outpace.engine.stage import restore_stage, save_stage
 from outpace.errors import StateError
 from outpace.hosts.spark.stages import labels, partition_of
 from outpace.pattern.query import Query
-from outpace.plan.stream import plan_stream
+from outpace.plan.stream_plan import plan_stream
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 4, 8, 200])

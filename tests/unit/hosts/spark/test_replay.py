@@ -22,7 +22,7 @@ from outpace.hosts.spark import stages
 from outpace.hosts.spark.log_source import LOG_KEY, LogPlace, LogStreamReader, log_schema
 from outpace.hosts.spark.soft_files import SoftFiles
 from outpace.hosts.spark.stages import PackTask, PlanPart, StageProcessor, pack_blocks
-from outpace.plan.stream import plan_stream
+from outpace.plan.stream_plan import plan_stream
 
 QUERY = kinds("A -> B -> C").partition_by("key").within(40)
 

@@ -22,7 +22,7 @@ from outpace.engine.message import ClockExchange
 from outpace.engine.order.choose import ORDERS
 from outpace.engine.stage import restore_stage, run_step, save_stage
 from outpace.hosts.spark.stages import PlanPart, StageProcessor
-from outpace.plan.stream import StreamPlan, plan_stream
+from outpace.plan.stream_plan import StreamPlan, plan_stream
 
 SECOND = 1_000_000
 

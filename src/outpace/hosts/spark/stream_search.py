@@ -49,7 +49,7 @@ from outpace.hosts.spark.stages import (
 from outpace.pattern.disorder import KSlack, Punctuation
 from outpace.pattern.group import QueryGroup
 from outpace.pattern.query import Query
-from outpace.plan.stream import StreamPlan, plan_group, plan_stream
+from outpace.plan.stream_plan import StreamPlan, plan_group, plan_stream
 
 _PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"

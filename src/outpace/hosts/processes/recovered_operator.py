@@ -15,15 +15,15 @@ import pyarrow as pa
 from outpace.engine.front import Front
 from outpace.engine.message import Answer, Emit, EventsArrived, HostLoad, SetAside, Stimulus
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.arrived import is_put_in_order
+from outpace.engine.recover.arrivals import is_put_in_order
 from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.shared import SharedRecoverableOperator
+from outpace.engine.recover.shared_instances import SharedRecoverableOperator
 from outpace.engine.savepoint import Savepoint
 from outpace.hosts.local.recoverable import RecoverableStream
 from outpace.hosts.local.recovery_counters import RecoveryCounters
-from outpace.hosts.processes.operator import AnsweredAtOnce, ParallelOperator
+from outpace.hosts.processes.parallel_operator import AnsweredAtOnce, ParallelOperator
 from outpace.hosts.processes.worker import WorkResult
-from outpace.ingest.retained import RetainedLog
+from outpace.ingest.retained_log import RetainedLog
 from outpace.pattern.query import Query
 
 

@@ -27,7 +27,7 @@ from outpace.engine.message import (
     Stimulus,
 )
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.needed import NeededNumbers
+from outpace.engine.recover.event_needs import NeededNumbers
 from outpace.engine.recover.recoverable import RecoverableOperator
 from outpace.engine.savepoint import Savepoint
 from outpace.engine.window_match.result import WindowMatches

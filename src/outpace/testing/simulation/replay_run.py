@@ -23,12 +23,12 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.arrived import is_put_in_order, retained_schema
+from outpace.engine.recover.arrivals import is_put_in_order, retained_schema
 from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
-from outpace.engine.recover.shared import SharedRecoverableOperator
+from outpace.engine.recover.shared_instances import SharedRecoverableOperator
 from outpace.engine.savepoint import Savepoint
 from outpace.engine.window_match.result import WindowMatches
-from outpace.ingest.retained import RetainedLog
+from outpace.ingest.retained_log import RetainedLog
 from outpace.testing.simulation.arrival import DrawnArrival
 from outpace.testing.simulation.places import RunOutcome, line_of
 from outpace.testing.simulation.trace import RunTrace

@@ -1,8 +1,8 @@
 """Matches in windows by definition: every window cut out and matched as a table of its own.
 
-The windows are given; `outpace.testing.windows` has them by definition, too. Nothing is shared
-between windows, and duplicates are found by comparing rows and labels. With a drift, LOW, MIDDLE
-and HIGH are cut out, matched, and put into one row.
+The windows are given; `outpace.testing.window_definition` has them by definition, too. Nothing is
+shared between windows, and duplicates are found by comparing rows and labels. With a drift, LOW,
+MIDDLE and HIGH are cut out, matched, and put into one row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import prepare, whole_block
 from outpace.engine.match.twin import make_twin
 from outpace.engine.rows.times import as_integers
-from outpace.pattern.bind.windows import ByCount, BySession, ByTime, bind_windows
+from outpace.pattern.bind.window_kinds import ByCount, BySession, ByTime, bind_windows
 from outpace.pattern.query import Query
 from outpace.pattern.windows import SessionWindows
 

@@ -24,8 +24,8 @@ from outpace.engine.message import (
 from outpace.engine.operator import matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.source_merge import CAPACITY
-from outpace.engine.recover.counted import CountedOperator
-from outpace.engine.recover.needed import NeededNumbers
+from outpace.engine.recover.event_needs import NeededNumbers
+from outpace.engine.recover.graph_operator import CountedOperator
 from outpace.engine.recover.recoverable import savepoint_of
 from outpace.engine.savepoint import Savepoint
 from outpace.pattern.bind.disorder import bind_disorder

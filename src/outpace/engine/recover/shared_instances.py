@@ -15,7 +15,7 @@ from outpace.engine.front import Front
 from outpace.engine.match.bits import with_bits
 from outpace.engine.message import AllAnswered, Deliver, Emit, Instruction, Move, Routed, SetAside
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.needed import Use
+from outpace.engine.recover.event_needs import Use
 from outpace.engine.recover.recoverable import RecoverableOperator
 
 

@@ -1,7 +1,7 @@
 """A schedule that knows of every open window which instance has it, in any order of their ends.
 
 It serves partitions, windows that close in any order, and schedulers that are asked window by
-window; `outpace.engine.split.batched` has the others.
+window; `outpace.engine.split.batch_schedule` has the others.
 
 Which rows an instance gets is a count of its open windows over the rows of the block. The count
 starts with the windows that were open before, rises by one at the first row of a window that opens,

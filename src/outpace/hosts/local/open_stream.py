@@ -50,7 +50,7 @@ from outpace.plan.late_events import LateEvents
 
 if TYPE_CHECKING:
     from outpace.engine.group import GroupOperator
-    from outpace.hosts.local.recorded import Recordable
+    from outpace.hosts.local.description import Recordable
     from outpace.hosts.local.recording import Recorder
 
 #: What takes the events.

@@ -31,7 +31,7 @@ from outpace.pattern.expression import MatchId, walk
 from outpace.pattern.operator import EventOperator, Operator
 from outpace.pattern.query import Query, RowsPerMatch, checked_query
 from outpace.pattern.windows import CountWindows
-from outpace.plan.stream import plan_stream
+from outpace.plan.stream_plan import plan_stream
 from outpace.testing.simulation.arrival import (
     END,
     ID,
@@ -43,7 +43,7 @@ from outpace.testing.simulation.arrival import (
     draw_sources,
 )
 from outpace.testing.simulation.clock_errors import ClockErrors
-from outpace.testing.simulation.clocked import draw_clocked
+from outpace.testing.simulation.clock_events import draw_clocked
 from outpace.testing.simulation.meaning import Meaning, fed_at_once, meaning_of, rows_of
 from outpace.testing.simulation.places import Places, RunOutcome, Stages, run_in_one_place
 from outpace.testing.simulation.queries import (
@@ -55,7 +55,7 @@ from outpace.testing.simulation.queries import (
     draw_pattern_query,
     is_large,
 )
-from outpace.testing.simulation.recovered import run_recovered
+from outpace.testing.simulation.replay_run import run_recovered
 from outpace.testing.simulation.trace import RunTrace, SimulationError, check_same
 from outpace.testing.simulation.truth import check_against_truth
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from outpace.engine.evaluate.columns import predicate_mask
 from outpace.engine.event import Events
-from outpace.pattern.bind.windows import (
+from outpace.pattern.bind.window_kinds import (
     BoundWindows,
     ByContent,
     ByCount,

@@ -21,7 +21,7 @@ from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import places
 from outpace.engine.window_match.separate import SeparateWindows
 from outpace.engine.window_match.stretches import Stretches, part_matches
-from outpace.pattern.bind.windows import BoundWindows, ByTime
+from outpace.pattern.bind.window_kinds import BoundWindows, ByTime
 
 
 class UncertainWindows(SeparateWindows):

@@ -17,9 +17,16 @@ import numpy as np
 
 from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME, Integers, pooled
-from outpace.engine.kernels import uncertain as kernel
+from outpace.engine.kernels import uncertain_sequences as kernel
 from outpace.engine.kernels.grouping import find_pairs
-from outpace.engine.kernels.uncertain import DONE, FOUND, FULL, START, WRITTEN, find_uncertain
+from outpace.engine.kernels.uncertain_sequences import (
+    DONE,
+    FOUND,
+    FULL,
+    START,
+    WRITTEN,
+    find_uncertain,
+)
 from outpace.engine.kernels.uncertain_worlds import LINES, MOST_TAKEN
 from outpace.engine.match.contract import Block, BlockMatches, Outcome, Resume, Task, Turns
 from outpace.engine.match.graph import clock_of, row_shift

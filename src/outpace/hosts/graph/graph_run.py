@@ -26,7 +26,7 @@ from outpace.hosts.graph.member import BEAT_S
 from outpace.hosts.graph.message import SINK
 from outpace.hosts.graph.metrics import GraphMetrics
 from outpace.hosts.graph.monitor import Monitor
-from outpace.hosts.graph.operator import OperatorSetup, Reader, run_operator
+from outpace.hosts.graph.operator_process import OperatorSetup, Reader, run_operator
 from outpace.hosts.graph.outlet import MESSAGE_EVENTS, Outlet, OutputQueue
 from outpace.hosts.graph.sink import SinkSetup, make_log, run_sink
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader

@@ -19,23 +19,23 @@ from support.properties import examples
 
 import outpace as op
 from outpace.compiler.kernel import compiled
-from outpace.engine.kernels.uncertain import find_uncertain
-from outpace.engine.match import uncertain
+from outpace.engine.kernels.uncertain_sequences import find_uncertain
+from outpace.engine.match import uncertain_matcher
 from outpace.engine.match.contract import Resume
 from outpace.engine.match.output import match_table
 from outpace.engine.match.task import prepare, whole_block, with_clock_errors
-from outpace.engine.match.uncertain import UncertainMatcher
+from outpace.engine.match.uncertain_matcher import UncertainMatcher
 from outpace.engine.message import ClockExchange, EventsArrived, SourceEnded, WatermarkArrived
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import OutpaceError
 from outpace.pattern import ast
-from outpace.pattern.bind.uncertain import CLOCK_ERROR
+from outpace.pattern.bind.uncertainty import CLOCK_ERROR
 from outpace.pattern.bound import NUMBERING
 from outpace.pattern.notation.parse_pattern import parse_pattern
+from outpace.testing.every_order import Taken, UncertainEvents, confidences
 from outpace.testing.oracle import Holds, Run
-from outpace.testing.uncertain import Taken, UncertainEvents, confidences
 
 #: By variable: the kinds of its events, and how `v` compares with that of an A before, if it does.
 FITS = {
@@ -471,9 +471,9 @@ def test_compiled_code_finds_what_plain_python_finds() -> None:
             task = prepare(query_of(text, 20, 60, source), table.schema)
             matcher, block = UncertainMatcher(task), whole_block(task, table)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(uncertain, "find_uncertain", plain_kernel)
+                patch.setattr(uncertain_matcher, "find_uncertain", plain_kernel)
                 plain = matcher(block, Resume.fresh(1)).found
-                patch.setattr(uncertain, "find_uncertain", kernel)
+                patch.setattr(uncertain_matcher, "find_uncertain", kernel)
                 fast = matcher(block, Resume.fresh(1)).found
             assert plain.rows.tolist() == fast.rows.tolist()
             assert plain.confirmed.tolist() == fast.confirmed.tolist()

@@ -13,7 +13,7 @@ from outpace.pattern.disorder import LDOP, AQKSlack, InOrder, KSlack, Punctuatio
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows
-from outpace.plan.stream import StreamPlan, plan_stream
+from outpace.plan.stream_plan import StreamPlan, plan_stream
 from outpace.testing.stream_chain import Chain
 
 

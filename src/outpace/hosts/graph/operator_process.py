@@ -27,7 +27,7 @@ from outpace.engine.message import (
     WatermarkArrived,
 )
 from outpace.engine.operator import matches_of
-from outpace.engine.recover.counted import CountedOperator
+from outpace.engine.recover.graph_operator import CountedOperator
 from outpace.engine.recover.recoverable import savepoint_of
 from outpace.engine.state import ANY, NATURAL, State, integer
 from outpace.hosts.graph.backup import Backup, keep_newest

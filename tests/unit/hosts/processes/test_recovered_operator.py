@@ -189,7 +189,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 import outpace as op
-from test_recovered import QUERIES, SHARED, sources
+from test_recovered_operator import QUERIES, SHARED, sources
 query, count, folder = {**QUERIES, **SHARED}[sys.argv[1]], int(sys.argv[2]), Path(sys.argv[3])
 there = folder / "matches"
 lines = there.read_text().splitlines(keepends=True) if there.exists() else []
