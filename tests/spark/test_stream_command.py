@@ -141,6 +141,25 @@ def test_a_stream_that_is_stopped_and_resumed_finds_what_the_table_has(
     assert ordered(written("found")) == good
 
 
+def test_a_stream_with_savepoints_alone_goes_on_with_them(
+    streaming: SparkSession, folder: Path
+) -> None:
+    table = events(300, 1)
+    arguments = ("clause.sql", "--from", "log:ticks.log", "--to", "found")
+    arguments += ("--trigger", "available-now")
+    for cut in (table.slice(0, 200), table.slice(200)):
+        append(cut)
+        code, _, error = here(*arguments, "--recovery", "replay")
+        assert code == 0, error
+    good = ordered(op.match(table, Query.from_sql(CLAUSE)).to_pylist())
+    assert ordered(written("found")) == good
+    append(table.slice(table.num_rows - 1))
+    code, _, error = here(*arguments)
+    assert code == 2, error
+    assert error.startswith("[state] ")
+    assert ordered(written("found")) == good
+
+
 @pytest.mark.soak
 def test_late_events_and_broken_lines_go_to_folders_of_their_own(started: Started) -> None:
     Path("in").mkdir()
@@ -360,6 +379,14 @@ REFUSED = {
     "slack of a subquery": (
         ["statement.sql", "--from", "log:ticks.log", "--slack", "5"],
         "--slack and --disorder go with a clause that reads 'ticks' as it is",
+    ),
+    "replay of files": (
+        ["clause.sql", "--from", "json", "--recovery", "replay", "--to", "x"],
+        "--recovery reads a log again, and this input is none",
+    ),
+    "replay of a statement": (
+        ["statement.sql", "--from", "log:ticks.log", "--recovery", "replay"],
+        "--recovery goes with one query",
     ),
     "nowhere to go": (["side.sql", "--from", "log:ticks.log"], "--late-to FOLDER"),
     "no timeouts": (

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from rich.console import Console
@@ -137,6 +137,10 @@ def stream(
         Emission | None,
         typer.Option(help="Which rows come out where matches may be taken back."),
     ] = None,
+    recovery: Annotated[
+        Literal["replay"] | None,
+        typer.Option(help="Keep savepoints, and read the log again where a state is lost."),
+    ] = None,
     sender: Annotated[
         list[str] | None,
         typer.Option("--source", help="A source that the column source names; each by itself."),
@@ -171,8 +175,9 @@ def stream(
     RIGHT.
 
     A clause or a query over a small source, a join and SELECT * FROM a JOIN b ON … WITHIN … run in
-    process if rows go to the console. A folder or another output, --checkpoint, --source, side
-    outputs, --metrics-port and other statements need Spark. Only a stream in process is recorded.
+    process if rows go to the console. A folder or another output, --checkpoint, --recovery,
+    --source, side outputs, --metrics-port and other statements need Spark. Only a stream in process
+    is recorded.
     """
     settings = options.pairs(conf, "--conf")
     timing = trigger_of(trigger)
@@ -185,6 +190,7 @@ def stream(
         invalid_to is not None,
         timed_out_to is not None,
         source_names(sender) if sender else (),
+        recovery,
     )
     columns = TextOptions(schema, options.one_character(delimiter), header)
     given = options.pairs(option, "--option")

@@ -49,6 +49,8 @@ def why_spark(
     """Say why a query over its inputs needs Spark; None if it runs in process."""
     if isinstance(request, SqlText | Join):
         return _why_join_on_spark(_joined(request, inputs, additions), columns)
+    if additions.recovery is not None:
+        return "savepoints are kept there"
     if additions.sides:
         return "side outputs are written there"
     if additions.sources:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
 import outpace as op
 from outpace.cli.run_query import QueryFiles, SqlText
-from outpace.cli.stream_input import StreamInput
+from outpace.cli.stream_input import LOG, StreamInput
 from outpace.cli.stream_join import check_joined, check_told, sides_of
 from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.pattern.bind.check import check_emission
@@ -49,6 +49,8 @@ class Additions:
         Whether these outputs have a folder.
     sources
         The identifiers of several sources, which the column `source` names; none where it is one.
+    recovery
+        Whether the log is read again where a state is lost.
     """
 
     disorder: Disorder | None = None
@@ -57,6 +59,7 @@ class Additions:
     invalid: bool = False
     timed_out: bool = False
     sources: tuple[str, ...] = ()
+    recovery: Literal["replay"] | None = None
 
     @property
     def sides(self) -> bool:
@@ -118,6 +121,8 @@ def check_query(request: Request, inputs: Sequence[StreamInput], additions: Addi
     """Refuse what the options cannot do to a query, before Spark is started."""
     _check_inputs(request, inputs)
     source = inputs[0]
+    if additions.recovery is not None:
+        _check_recovery(request, source)
     if isinstance(request, QueryFiles):
         if additions.sides or additions.sources:
             what = "side outputs" if additions.sides else "sources that are told apart"
@@ -172,6 +177,19 @@ def _check_inputs(request: Request, inputs: Sequence[StreamInput]) -> None:
         raise BindError(
             f"a query reads one input, not {len(inputs)}",
             hint="a join reads two: op.Join, or SELECT * FROM a JOIN b ON … WITHIN …",
+        )
+
+
+def _check_recovery(request: Request, source: StreamInput) -> None:
+    if not isinstance(request, Query):
+        raise UnsupportedError(
+            "--recovery goes with one query: its clause alone, or a query in Python",
+            hint="leave it out, or run each query by itself",
+        )
+    if source.format != LOG or "form" in source.options:
+        raise UnsupportedError(
+            "--recovery reads a log again, and this input is none",
+            hint="--from log:PATH; outpace log append writes one",
         )
 
 
@@ -242,8 +260,9 @@ def found(
         frame = source.blocks(session)
     sources = additions.sources or None
     if additions.sides:
-        return op.search(frame, query, sources=sources).outputs()
-    return op.match(frame, query, sources=sources)
+        search = op.search(frame, query, sources=sources, recovery=additions.recovery)
+        return search.outputs()
+    return op.match(frame, query, sources=sources, recovery=additions.recovery)
 
 
 def _statement(
