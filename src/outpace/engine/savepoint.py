@@ -36,6 +36,9 @@ _VERSION: Final = 2
 #: The rest, which is packed: query, whether there is a seed and its parts, trim, what is settled,
 #: at, turn, then how many ends skip ranges have in which width, and the bytes of the sources.
 _NUMBERS: Final = struct.Struct("<16s?12qI3sI")
+#: From so many bytes on, which are mostly numbers that count up, a third of what is left is worth
+#: three times as long.
+_LONG: Final = 1 << 16
 #: The names that are in most savepoints, so that they take next to no room when it is packed.
 _USUAL: Final = (
     b'"columns":{"windows":"<i2"}}],"parts":{}}}},"held":"places":{"place":"number":"number":"|i1"'
@@ -316,7 +319,8 @@ class Savepoint:
 
 def _packed(data: bytes) -> bytes:
     """Return bytes that have much in common with `_USUAL` as fewer ones."""
-    packer = zlib.compressobj(1, wbits=-12, memLevel=5, zdict=_USUAL)
+    level = 1 if len(data) < _LONG else 4
+    packer = zlib.compressobj(level, wbits=-12, memLevel=5, zdict=_USUAL)
     return packer.compress(data) + packer.flush()
 
 
