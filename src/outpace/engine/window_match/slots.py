@@ -6,7 +6,7 @@ their numbers, so what closes is found without looking, and no step looks at eve
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final, Self
 
 import numpy as np
@@ -23,13 +23,14 @@ from outpace.engine.window_match.open_windows import saved_windows
 _CLOSED_MAX = 1024
 
 
-#: What steps change of a window that has its slot.
-_CHANGED: Final = ("stop", "closed_at", "before", "after", "queue")
-
-
 @dataclass
 class _Slots:
-    """The state of each window; `queue` is the next window of its partition."""
+    """The state of each window; `queue` is the next window of its partition.
+
+    A slot is filled once, and others behind it. Steps then change the neighbours of a window in its
+    group, `before` and `after`. The queue of a partition only grows behind its last window, and
+    `stop` and `closed_at` are of use in the step that closes the window alone.
+    """
 
     partition: Integers
     number: Integers
@@ -48,19 +49,29 @@ class _Slots:
         return _Slots(*(np.zeros(size, np.int64) for _ in fields(_Slots)))
 
     def frozen(self, count: int) -> _Slots:
-        """Return the first slots as they are now; there is no room for more of them.
+        """Return the first slots as they are now, to be read; `kept` makes some to write to."""
+        nothing = np.zeros(0, np.int64)
+        after = self.after[:count].copy()
+        return replace(self, stop=nothing, closed_at=nothing, before=nothing, after=after)
 
-        A slot is filled once, and others behind it: what does not change then is not copied.
+    def kept(self, slots: Integers, places: Integers, size: int) -> _Slots:
+        """Return the windows of some slots, all of them open, with room for more.
+
+        Their new slots are the `places` of the old ones.
         """
-        whole = {field.name: getattr(self, field.name)[:count] for field in fields(_Slots)}
-        return _Slots(**whole | {name: whole[name].copy() for name in _CHANGED})
-
-    def resized(self, kept: Integers | slice, count: int, size: int) -> _Slots:
-        """Return the windows of some slots, so many, with room for more."""
-        larger = _Slots.of(size)
-        for field in fields(_Slots):
-            getattr(larger, field.name)[:count] = getattr(self, field.name)[kept]
+        larger, count = _Slots.of(size), len(slots)
+        for name in _FILLED:
+            getattr(larger, name)[:count] = getattr(self, name)[slots]
+        larger.stop[:count] = OPEN
+        after = places[self.after[slots]]
+        larger.after[:count] = after
+        follows = np.flatnonzero(after != NONE)
+        larger.before[after[follows]] = follows
         return larger
+
+
+#: What of a slot is the same as long as it is filled.
+_FILLED: Final = ("partition", "number", "first", "start_time", "end_time", "begun_at")
 
 
 class WindowSlots(Stateful):
@@ -92,6 +103,11 @@ class WindowSlots(Stateful):
         twin = super().snapshot()
         twin._slots = self._slots.frozen(self._used)
         return twin
+
+    @property
+    def copied_bytes(self) -> int:
+        """How many bytes a snapshot copies."""
+        return super().copied_bytes + self._slots.after[: self._used].nbytes
 
     @property
     def chained(self) -> Slots:
@@ -162,10 +178,7 @@ class WindowSlots(Stateful):
         held = self._slots
         order = np.lexsort((held.number[slots], held.partition[slots]))
         slots, cursor = slots[order], cursor[order]
-        columns = {
-            name: getattr(held, name)[slots]
-            for name in ("partition", "number", "first", "start_time", "end_time", "begun_at")
-        }
+        columns = {name: getattr(held, name)[slots] for name in _FILLED}
         return pa.table({**columns, "cursor": cursor})
 
     def restore(self, table: pa.Table, starts: int) -> None:
@@ -195,20 +208,21 @@ class WindowSlots(Stateful):
         return np.array(slots, np.int64)[order], np.array(cursors, np.int64)[order]
 
     def _make_room(self, count: int) -> None:
-        """Give slots of closed windows again, or make more of them."""
-        closed = self._used - self._live
-        if closed > max(_CLOSED_MAX, self._live):
-            kept = np.flatnonzero(self._slots.stop[: self._used] == OPEN)
-            places = np.full(self._used + 1, NONE, np.int64)
-            places[kept] = np.arange(len(kept))
-            self._slots = self._slots.resized(kept, len(kept), max(16, 2 * (len(kept) + count)))
-            self._used = len(kept)
-            for links in (self._slots.before, self._slots.after, self._slots.queue):
-                links[: self._used] = places[links[: self._used]]
-            self._heads, self._tails = places[self._heads], places[self._tails]
-            self.group_first = places[self.group_first]
-            self.group_last = places[self.group_last]
-            self.entering = places[self.entering]
-        elif self._used + count > len(self._slots.number):
-            size = 2 * (self._used + count)
-            self._slots = self._slots.resized(slice(self._used), self._used, size)
+        """See that there are so many free slots, and that closed windows take few of the others."""
+        closed, room = self._used - self._live, len(self._slots.stop) - self._used
+        if closed <= max(_CLOSED_MAX, self._live) and count <= room:
+            return
+        # Windows of a partition open and close in the order of their slots.
+        heads = self._heads[self._slots.partition[: self._used]]
+        kept = np.flatnonzero((heads != NONE) & (np.arange(self._used) >= heads))
+        places = np.full(self._used + 1, NONE, np.int64)
+        places[kept] = np.arange(len(kept))
+        queue = self._slots.queue[: self._used].copy()
+        # Who went on after a snapshot has put other windows behind the last ones.
+        queue[self._tails[self._tails != NONE]] = NONE
+        self._slots = self._slots.kept(kept, places, max(16, 2 * (len(kept) + count)))
+        self._used = len(kept)
+        self._slots.queue[: self._used] = places[queue[kept]]
+        self._heads, self._tails = places[self._heads], places[self._tails]
+        self.group_first, self.group_last = places[self.group_first], places[self.group_last]
+        self.entering = places[self.entering]
