@@ -242,8 +242,8 @@ class WholeStage:
 class ReplayedStage(WholeStage):
     """The whole operator, of which a savepoint is saved, and which is rebuilt by a replay.
 
-    The output of a batch and what is saved after it are kept together, or neither is. So all
-    matches that came out are acknowledged with each savepoint, and no replay gives one again.
+    A host that keeps the output of a batch together with what is saved after it, or neither, calls
+    `acknowledge` between the two, so that no replay gives a match again.
     """
 
     part: RecoverableOperator
@@ -252,6 +252,8 @@ class ReplayedStage(WholeStage):
         super().__init__(spec, number)
         self._number = number
         self._places = LogPlaces()
+        #: The last savepoint; None where a batch came since, or none was made.
+        self._savepoint: Savepoint | None = None
         #: The events that the last savepoint needs, and those that came since, with their numbers.
         self._events: list[pa.Table] = []
         #: How many events the replay took that it was rebuilt by; None where it was not, or long
@@ -265,7 +267,7 @@ class ReplayedStage(WholeStage):
         self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
     ) -> list[Cell]:
         """Order the events of a batch, match those whose turn it is, and let time pass."""
-        number = self.part.came
+        number, self._savepoint = self.part.came, None
         given = super().step(cells, now, load)
         for cell, rows in self._arriving.logged:
             self._places.add(number, rows.num_rows, cell.first, cell.stop)
@@ -277,8 +279,8 @@ class ReplayedStage(WholeStage):
             self._replayed = None
         return given
 
-    def state(self) -> State:
-        """Return the savepoint, and where in the log the events begin that it needs."""
+    def acknowledge(self) -> None:
+        """Take all matches that came out as kept, and drop the events that none needs any more."""
         part, places = self.part, self._places
         savepoint = savepoint_of(part.step(MatchesAcknowledged(part.last_match)))
         needed = part.needed
@@ -290,8 +292,14 @@ class ReplayedStage(WholeStage):
         else:
             places.clear()
             self._events = []
-        offset, number = places.first or (places.until, part.came)
-        packed = np.frombuffer(savepoint.keeping(needed).encode(), np.int8)
+        self._savepoint = savepoint.keeping(needed)
+
+    def state(self) -> State:
+        """Return the savepoint, and where in the log the events begin that it needs."""
+        assert self._savepoint is not None, "what came out is acknowledged before it is saved"
+        places = self._places
+        offset, number = places.first or (places.until, self.part.came)
+        packed = np.frombuffer(self._savepoint.encode(), np.int8)
         table = pa.table({"savepoint": packed.astype(np.int64)})
         return State({"offset": offset, "number": number, "until": places.until}, [table])
 
@@ -304,7 +312,7 @@ class ReplayedStage(WholeStage):
 
     def recall(self, saved: State, soft: State) -> None:
         """Stand where `state` was, with what `soft` was then."""
-        savepoint = self._savepoint(saved)
+        savepoint = self._read(saved)
         _, (events,) = soft.content(1)
         columns = self._numbered(self.part.spec.schema.empty_table(), 0).schema
         require(events.schema.equals(columns), "events have other columns")
@@ -315,7 +323,7 @@ class ReplayedStage(WholeStage):
 
     def rebuild(self, saved: State, packing: Packing, read: ReadLog) -> None:
         """Stand where `state` was, with the events of the log."""
-        savepoint, header = self._savepoint(saved), saved.numbers
+        savepoint, header = self._read(saved), saved.numbers
         offset, number, until = (
             integer(header, name, NATURAL) for name in ("offset", "number", "until")
         )
@@ -340,7 +348,7 @@ class ReplayedStage(WholeStage):
         self._stand(savepoint, events)
         self._replayed = events.num_rows if offset < until else None
 
-    def _savepoint(self, saved: State) -> Savepoint:
+    def _read(self, saved: State) -> Savepoint:
         """Return the savepoint of what `state` returned, which is that of this query."""
         _, (table,) = saved.content(1)
         (packed,) = integers(table, savepoint=range(-128, 128))
@@ -356,6 +364,7 @@ class ReplayedStage(WholeStage):
         with reading():
             self.part.rebuild(savepoint, rows, numbers)
         self._events = [events] if len(numbers) else []
+        self._savepoint = savepoint
 
     def _numbered(self, rows: pa.Table, first: int) -> pa.Table:
         """Return events with their numbers, of which the first is known."""

@@ -12,6 +12,7 @@ from outpace.engine.codec.cell import Cell, CellKind, Counters, cell_batch, read
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import (
     ReadLog,
+    ReplayedStage,
     Stage,
     StageSpec,
     restore_stage,
@@ -89,6 +90,8 @@ class Chain:
         return restore_stage(spec, state, number, self._read)
 
     def _save(self, spec: StageSpec, stage: Stage, number: int) -> bytes:
+        if isinstance(stage, ReplayedStage):
+            stage.acknowledge()
         return save_stage(spec, stage)
 
     def crash(self, cells: Sequence[Cell], now: int = NO_TIME) -> tuple[BatchOutput, States]:

@@ -249,6 +249,9 @@ class StageProcessor(StatefulProcessor):
         now = NO_TIME if now_ms is None else now_ms * 1000
         given = run_step(stage, cells, number, self._place, now, load.report)
         clock.append(time.perf_counter_ns())
+        if isinstance(stage, ReplayedStage):
+            # Spark keeps the output of a batch and the state after it together.
+            stage.acknowledge()
         state = save_stage(self._spec, stage)
         self._state.update((state,))
         if isinstance(stage, ReplayedStage):

@@ -264,6 +264,8 @@ def saved_of(query: op.Query, log: Log) -> tuple[StreamPlan, bytes]:
     stage = plan.stages[0].make()
     cells = packed(plan, log, log.base, log.base + log.rows.num_rows)
     stage.step([cell for cell in cells if cell.kind in stage.takes], NO_TIME)
+    assert isinstance(stage, ReplayedStage)
+    stage.acknowledge()
     return plan, save_stage(plan.stages[0], stage)
 
 
@@ -413,3 +415,17 @@ def test_soft_state_that_is_not_what_is_needed_is_as_if_it_were_not_there(damage
     log.reads.clear()
     restore_stage(plan.stages[0], saved, 0, log.read, stage.soft)
     assert log.reads == []
+
+
+def test_what_is_saved_is_the_same_however_often_it_is_taken():
+    log = long_log(50)
+    plan, saved = saved_of(kinds("A -> B", None), log)
+    [spec] = plan.stages
+    stage = restore_stage(spec, saved, 0, log.read)
+    assert [save_stage(spec, stage) for _ in range(2)] == [saved, saved]
+    stage.step([], NO_TIME)
+    with pytest.raises(AssertionError, match="acknowledged before"):
+        save_stage(spec, stage)
+    assert isinstance(stage, ReplayedStage)
+    stage.acknowledge()
+    assert save_stage(spec, stage) == save_stage(spec, stage)
