@@ -25,6 +25,7 @@ from outpace.engine.message import (
     Delivered,
     DeliveryFailed,
     EventsArrived,
+    EventsRecalled,
     MarkSet,
     Move,
     Reply,
@@ -206,7 +207,7 @@ class Front(Stateful):
         twin._rewind(*retained.base)
         return twin
 
-    def step(self, message: Stimulus | Reply | TurnEnded) -> list[Move]:
+    def step(self, message: Stimulus | Reply | TurnEnded | EventsRecalled) -> list[Move]:
         """Take what happened and return what is to be done.
 
         After `TurnEnded` every instance hears where it is to stand, also who had no events.
@@ -225,6 +226,8 @@ class Front(Stateful):
                 return []
             case TurnEnded():
                 return [] if self._ended else [*self._told_to_all()]
+            case EventsRecalled():
+                return [*self._redeliver(message.events, message.split)]
         self.check()
         try:
             return self._take(message)
@@ -343,25 +346,21 @@ class Front(Stateful):
             numbers["loads"], numbers["unanswered"] = self._loads, self._unanswered
         return State(numbers, parts=parts)
 
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned, whatever was taken since; nothing else is left."""
-        fresh = Front(self._spec, self._place, self._block_size)
-        fresh._read(state)
-        self.become(fresh)
+    def restore(self, state: State, *, scheduled: bool = True) -> None:
+        """Go on from what `state` returned, whatever was taken since; nothing else is left.
 
-    def restore_unscheduled(self, state: State) -> None:
-        """Go on from the state of a front whose windows had other instances, or one.
-
-        What is open has no instance until `redeliver` gives it one.
+        Or from what `unscheduled` was, of a front whose windows had other instances, or one: then
+        what is open has no instance until `EventsRecalled` gives it one.
         """
-        alone = Front(replace(self._spec, instances=None), self._place, self._block_size)
-        alone._read(state)
         fresh = Front(self._spec, self._place, self._block_size)
-        fresh.intake, fresh._ended = alone.intake, alone._ended
-        fresh._numbers, fresh._splitter = alone._numbers, alone._splitter
+        schedule = fresh._schedule
+        if not scheduled:
+            fresh._schedule = None
+        fresh._read(state)
+        fresh._schedule = schedule
         self.become(fresh)
 
-    def redeliver(self, events: Events, split: Split) -> list[Deliver]:
+    def _redeliver(self, events: Events, split: Split) -> list[Deliver]:
         """Return what instances get of events that had their turn before, all at once."""
         if self._schedule is None:
             return [Deliver(0, events, None, split, self.arrived)]
@@ -375,7 +374,7 @@ class Front(Stateful):
 
     @property
     def unscheduled(self) -> State:
-        """What `restore_unscheduled` needs."""
+        """What `restore` needs where there will be other instances."""
         state = self.state()
         parts = {name: part for name, part in state.parts.items() if name != "schedule"}
         return State({"ended": self._ended}, parts=parts)

@@ -306,6 +306,20 @@ class TurnEnded:
 
 
 @dataclass(frozen=True)
+class EventsRecalled:
+    """Events that had their turn before are needed once more, where a front was made again.
+
+    Parameters
+    ----------
+    events, split
+        The events, and the windows that they open and close, to be given to instances anew.
+    """
+
+    events: Events
+    split: Split
+
+
+@dataclass(frozen=True)
 class AllAnswered:
     """Every delivery of the last stimuli is answered, so the matches are complete."""
 

@@ -35,6 +35,7 @@ from outpace.engine.message import (
     Deliver,
     Emit,
     EventsArrived,
+    EventsRecalled,
     Instruction,
     MatchesAcknowledged,
     Move,
@@ -409,7 +410,7 @@ class RecoverableOperator(WholeOperator):
         if self._arrived is not None:
             front = with_rows(front, rows, self.spec.arriving)
             self._arrived = ArrivedEvents(savepoint.at, numbers, as_integers(rows[EVENT_ID.name]))
-        self.front.restore_unscheduled(front)
+        self.front.restore(front, scheduled=False)
         require(self.came == savepoint.at, "other events have come")
         if self._layout is None:
             self._stand_partitions(savepoint, content, rows, numbers)
@@ -423,7 +424,8 @@ class RecoverableOperator(WholeOperator):
             rows, numbers = rows.take(pa.array(at)), placed
         events = self.front.recall(rows, numbers)
         split = self._layout.split(events, self.front.taken)
-        deliveries = self.front.redeliver(events, split)
+        moves = self.front.step(EventsRecalled(events, split))
+        deliveries = [one for one in moves if isinstance(one, Deliver)]
         if self._arrived is not None and self.spec.task is None:
             deliveries = [self._without_ids(one) for one in deliveries]
         matches = self._answer(deliveries).matches
