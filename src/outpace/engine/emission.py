@@ -13,7 +13,7 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.speculate.history import Saying
 from outpace.engine.window_match.result import WindowMatches
-from outpace.pattern.bound import CONFIRMED, DIFF, left_out
+from outpace.pattern.bound import left_out
 from outpace.pattern.query import Emission, Query
 
 
@@ -154,12 +154,11 @@ def emitted(query: Query, matches: WindowMatches) -> WindowMatches:
         return matches
     # A match of which no row is shown says nothing.
     there = np.flatnonzero(np.diff(matches.offsets))
-    first = pa.array(matches.offsets[:-1][there])
     if query.emission is Emission.CONFIRMED:
-        sure = matches.table.column(CONFIRMED).take(first).to_numpy()
-        certain = matches.take(there[sure.astype(np.bool_)])
-        return certain.shown_as(certain.table.drop_columns(sorted(left_out(query))), 1)
-    diff = matches.table.column(DIFF).take(first).to_numpy()
+        certain = matches.take(there[matches.confirmed[there]])
+        # One that comes out for the first time is new, whether it was there before or not.
+        return certain.shown_as(certain.table.drop_columns(sorted(left_out(query))), None)
+    diff = matches.diff[there]
     come = there[diff > 0]
     gone = there[diff < 0]
     if len(come) and len(gone):
@@ -167,8 +166,7 @@ def emitted(query: Query, matches: WindowMatches) -> WindowMatches:
         replaced = pc.is_in(ids.take(pa.array(gone)), ids.take(pa.array(come)))
         gone = gone[~replaced.to_numpy(zero_copy_only=False)]
     latest = matches.take(np.concatenate([gone, come]))
-    said = 1 if not len(gone) else 0 if len(come) else -1
-    return latest.shown_as(latest.table.drop_columns(sorted(left_out(query))), said)
+    return latest.shown_as(latest.table.drop_columns(sorted(left_out(query))), latest.said)
 
 
 def emitted_together(query: Query, parts: Sequence[WindowMatches]) -> list[WindowMatches]:

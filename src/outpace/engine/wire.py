@@ -19,7 +19,7 @@ import itertools
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, fields
 from typing import Any, Final
 
 import numpy as np
@@ -121,7 +121,7 @@ class _Layout:
 _RECALLS: Final = 2
 
 _DELIVERY: Final = _Layout(numbers=5, parts=6)
-_ANSWER: Final = _Layout(numbers=7, parts=6)
+_ANSWER: Final = _Layout(numbers=6, parts=6)
 _STIMULUS: Final = _Layout(numbers=2, parts=3)
 #: What a front says is a line of so many numbers: what it is, and what it tells.
 _MOVE_NUMBERS: Final = 8
@@ -286,6 +286,7 @@ def _read_standing(data: pa.Buffer) -> Standing | None:
 def write_answer(answer: Answer) -> bytes:
     """Write an answer."""
     matches, table, timed_out, ids, numbers = answer.matches, b"", b"", b"", b""
+    assert matches.said is None, "the back says what becomes of matches"
     if len(matches):
         table, ids = write_table(matches.table), matches.ids.words.astype("<u8").tobytes()
         keys = matches.event, matches.phase, matches.window, matches.partition, matches.turns
@@ -297,15 +298,14 @@ def write_answer(answer: Answer) -> bytes:
     known = answer.watermark, answer.open_windows, answer.events, answer.checkpoint_bytes
     idle = [line.astype("<i8").tobytes() for line in (answer.idle, answer.event_counts)]
     return _ANSWER.join(
-        (answer.frontier, answer.horizon, *known, matches.diff),
-        [table, timed_out, ids, *idle, numbers],
+        (answer.frontier, answer.horizon, *known), [table, timed_out, ids, *idle, numbers]
     )
 
 
 def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
     """Read what `write_answer` wrote; `output` has the columns of the result."""
     known, (table, timed_out, words, *idle, numbers) = _ANSWER.part(data)
-    frontier, horizon, watermark, open_windows, events, copied, diff = known
+    frontier, horizon, watermark, open_windows, events, copied = known
     matches = WindowMatches.none(output)
     if len(numbers):
         count, columns = _read_columns(numbers)
@@ -321,7 +321,7 @@ def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
         matches = matches.found_by(found[0]) if found else matches
     forgotten, seen = (np.frombuffer(line, "<i8").astype(np.int64) for line in idle)
     return Answer(
-        replace(matches, diff=diff),
+        matches,
         read_table(timed_out) if len(timed_out) else pa.table({}),
         frontier,
         horizon,

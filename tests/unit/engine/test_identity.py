@@ -104,7 +104,8 @@ def ids_of(found: list[WindowMatches]) -> dict[tuple[object, ...], set[bytes]]:
     """Return the ids of matches by the events that these have."""
     ids = defaultdict(set)
     for matches in found:
-        assert matches.diff == 1
+        assert (matches.diff == 1).all()
+        assert matches.confirmed.all()
         rows = matches.table.select([n for n in matches.table.column_names if n in "abc"])
         keys = matches.ids.array.to_pylist()
         if "id" in matches.table.column_names:

@@ -159,7 +159,6 @@ def answers(draw: st.DrawFn) -> Answer:
         np.cumsum([0, *sizes]).astype(np.int64),
         *(draw(integers(size)) for _ in range(4)),
         lambda: ids,
-        draw(st.sampled_from([1, -1])),
         turn=draw(integers(size)) if size else None,
     )
     timed_out = pa.table({}) if draw(st.booleans()) else draw(tables(2))

@@ -29,6 +29,7 @@ from outpace.engine.rows.partition import gather
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, typed
 from outpace.engine.window_match.result import (
+    Said,
     WindowMatches,
     numbers_of_rows,
     with_changed_rows,
@@ -365,7 +366,7 @@ def changes(given: GivenMatches, should: GivenMatches) -> Changes:
     assert should.known is not None
     # Each column is read several times, and would be put together as often.
     before, after = (
-        one.matches.shown_as(one.matches.table.combine_chunks(), one.matches.diff)
+        one.matches.shown_as(one.matches.table.combine_chunks(), one.matches.said)
         for one in (given, should)
     )
     old = paired_ids(before.ids.words, after.ids.words)
@@ -403,9 +404,11 @@ def shown(output: pa.Schema, sayings: Sequence[Saying], *, confirms: bool) -> Wi
     known[DIFF] = pa.chunked_array([repeated(diff, count) for diff, count in rows])
     if confirms:
         known[CONFIRMED] = pa.chunked_array([one.flags for one in sayings])
-    diffs = {one.diff for one in sayings}
     table = pa.Table.from_arrays([known[name] for name in output.names], schema=output)
-    return with_changed_rows(matches, table, diffs.pop() if len(diffs) == 1 else 0)
+    sizes = [len(one) for one in sayings]
+    certain = [np.broadcast_to(one.certain, len(one)) for one in sayings]
+    said = Said(np.repeat([one.diff for one in sayings], sizes), np.concatenate(certain))
+    return with_changed_rows(matches, table, said)
 
 
 def _are_same(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +47,13 @@ MATCH_NUMBERS: Final = pa.schema(
 )
 
 
+class Said(NamedTuple):
+    """What is said of each of some matches, see `WindowMatches`."""
+
+    diff: Integers
+    confirmed: Booleans
+
+
 @dataclass(frozen=True, eq=False)
 class WindowMatches:
     """Matches in their total order; arrays have one entry per match.
@@ -64,14 +71,13 @@ class WindowMatches:
         then that time, or 0, stands for the window, and the start for the partition.
     identify
         Returns what tells the matches apart, see `ids`.
-    diff
-        1 where the matches are new, -1 where they are taken back; 0 where there are both, and the
-        rows tell.
     found
         For each, the time before which all that it depends on lies; None where nobody asks.
     turn
         What stands for y in the order, where that is not y: of sessions, whose numbers differ from
         key to key, the time of the last event.
+    said
+        For each, whether it is new and certain, see `diff` and `confirmed`; None where all are.
     """
 
     table: pa.Table
@@ -81,14 +87,24 @@ class WindowMatches:
     window: Integers
     partition: Integers
     identify: Callable[[], MatchIds]
-    diff: int = 1
     found: Integers | None = None
     turn: Integers | None = None
+    said: Said | None = None
 
     @cached_property
     def ids(self) -> MatchIds:
         """What tells the matches from all others; made when it is asked for."""
         return self.identify()
+
+    @property
+    def diff(self) -> Integers:
+        """For each match 1 where it is new, -1 where it is taken back, 0 where it stays."""
+        return np.ones(len(self), np.int64) if self.said is None else self.said.diff
+
+    @property
+    def confirmed(self) -> Booleans:
+        """For each match whether nothing takes it back any more."""
+        return np.ones(len(self), np.bool_) if self.said is None else self.said.confirmed
 
     @property
     def turns(self) -> Integers:
@@ -102,8 +118,9 @@ class WindowMatches:
         """Say whether the same matches came out, as the same rows."""
         return (
             isinstance(other, WindowMatches)
-            and self.diff == other.diff
             and self.table.equals(other.table)
+            and bool(np.array_equal(self.diff, other.diff))
+            and bool(np.array_equal(self.confirmed, other.confirmed))
             and bool(np.array_equal(self.ids.words, other.ids.words))
         )
 
@@ -177,20 +194,21 @@ class WindowMatches:
         self, own: Integers | slice, table: pa.Table, offsets: Callable[[], Integers]
     ) -> WindowMatches:
         """Return some matches, whose rows are known."""
-        known = {"table": table, "event": self.event[own], "diff": self.diff}
+        known = {"table": table, "event": self.event[own], "identify": lambda: self.ids.take(own)}
         found = None if self.found is None else self.found[own]
         turn = None if self.turn is None else self.turn[own]
+        said = None if self.said is None else Said(self.diff[own], self.confirmed[own])
         return LazyMatches(
-            {**known, "found": found, "turn": turn, "identify": lambda: self.ids.take(own)},
+            {**known, "found": found, "turn": turn, "said": said},
             offsets=offsets,
             phase=lambda: self.phase[own],
             window=lambda: self.window[own],
             partition=lambda: self.partition[own],
         )
 
-    def shown_as(self, table: pa.Table, diff: int) -> WindowMatches:
+    def shown_as(self, table: pa.Table, said: Said | None) -> WindowMatches:
         """Return the matches with other rows, as many for each, that come, go or stay."""
-        return self._with(table=table, diff=diff)
+        return self._with(table=table, said=said)
 
     def found_by(self, found: Integers) -> WindowMatches:
         """Return the matches, with the time before which all that each depends on lies."""
@@ -198,7 +216,7 @@ class WindowMatches:
 
     def _with(self, **other: object) -> WindowMatches:
         """Return the matches with some things that are others."""
-        known = {"table": self.table, "diff": self.diff, "found": self.found, "event": self.event}
+        known = {"table": self.table, "said": self.said, "found": self.found, "event": self.event}
         return LazyMatches(
             {**known, "turn": self.turn, **other, "identify": lambda: self.ids},
             offsets=lambda: self.offsets,
@@ -251,20 +269,20 @@ class WindowMatches:
         return LazyMatches(
             {
                 "table": pa.concat_tables([part.table for part in parts]),
-                "diff": _diff_of(parts),
                 "found": _all_found(parts),
                 "turn": _all_turns(parts),
+                "said": _all_said(parts),
             },
             **_joining(parts),
         )
 
 
-def with_changed_rows(parts: Sequence[WindowMatches], table: pa.Table, diff: int) -> WindowMatches:
+def with_changed_rows(parts: Sequence[WindowMatches], table: pa.Table, said: Said) -> WindowMatches:
     """Return the matches of all parts with other rows, as many for each, that come, go or stay.
 
     When they were found is not told.
     """
-    return LazyMatches({"table": table, "diff": diff, "turn": _all_turns(parts)}, **_joining(parts))
+    return LazyMatches({"table": table, "said": said, "turn": _all_turns(parts)}, **_joining(parts))
 
 
 def _joining(parts: Sequence[WindowMatches]) -> dict[str, Callable[[], object]]:
@@ -287,10 +305,12 @@ def _joining(parts: Sequence[WindowMatches]) -> dict[str, Callable[[], object]]:
     }
 
 
-def _diff_of(parts: Sequence[WindowMatches]) -> int:
-    """Return whether the matches of all parts come or go."""
-    said = {part.diff for part in parts if len(part)}
-    return said.pop() if len(said) == 1 else 0 if said else 1
+def _all_said(parts: Sequence[WindowMatches]) -> Said | None:
+    """Return what is said of the matches of all parts; None where all are new and certain."""
+    if all(part.said is None for part in parts):
+        return None
+    diff = np.concatenate([part.diff for part in parts])
+    return Said(diff, np.concatenate([part.confirmed for part in parts]))
 
 
 def _all_found(parts: Sequence[WindowMatches]) -> Integers | None:

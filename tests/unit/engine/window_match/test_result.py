@@ -13,7 +13,7 @@ import outpace as op
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.whole import match_whole
-from outpace.engine.window_match.result import WindowMatches
+from outpace.engine.window_match.result import Said, WindowMatches
 
 
 def found(times: list[int]) -> WindowMatches:
@@ -23,20 +23,23 @@ def found(times: list[int]) -> WindowMatches:
 
 
 def test_whether_matches_are_taken_back_is_kept() -> None:
-    one, two = (replace(found(times), diff=-1) for times in ([1], [2, 3]))
+    said = Said(np.array([-1, 0]), np.array([False, True]))
+    one, two = found([1]), replace(found([2, 3]), said=said)
     joined = WindowMatches.joined(one.table.schema, [one, two])
-    assert joined.diff == -1
-    chosen = joined.take(np.array([2, 0]))
-    assert chosen.diff == -1
-    assert chosen.table["at"].to_pylist() == [3, 1]
+    assert joined.diff.tolist() == [1, -1, 0]
+    assert joined.confirmed.tolist() == [True, False, True]
+    for chosen in ([2, 0], [0, 1], [1]):
+        taken = joined.take(np.array(chosen))
+        assert taken.diff.tolist() == joined.diff[chosen].tolist()
+        assert taken.confirmed.tolist() == joined.confirmed[chosen].tolist()
+        assert taken.table["at"].to_pylist() == [place + 1 for place in chosen]
 
 
-def test_of_matches_that_come_and_go_the_rows_tell_which() -> None:
+def test_matches_of_which_something_else_is_said_are_others() -> None:
     one = found([1])
-    gone, none = replace(one, diff=-1), WindowMatches.none(one.table.schema)
-    assert WindowMatches.joined(one.table.schema, [one, gone]).diff == 0
-    assert WindowMatches.joined(one.table.schema, [none, gone]).diff == -1
-    assert WindowMatches.joined(one.table.schema, [none, none]).diff == 1
+    assert one == replace(one, said=Said(np.array([1]), np.array([True])))
+    assert one != replace(one, said=Said(np.array([1]), np.array([False])))
+    assert one != replace(one, said=Said(np.array([-1]), np.array([True])))
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8), st.data())
