@@ -84,9 +84,9 @@ def alone(name, way, size, count):
     """Return what an instance saves after the last batch, and how soon it is there again."""
     events, batch = made(size), -(-size // count)
     plan = plan_stream(query(name, size), events.schema, 1, log=7 if WAYS[way] else None)
-    [spec], stage = plan.stages, plan.stages[0].make()
+    [spec], stage = plan.division.stages, plan.division.stages[0].make()
     for low in range(0, size, batch):
-        cells = plan.packing.pack(events.slice(low, batch))
+        cells = plan.division.packing.pack(events.slice(low, batch))
         own = [replace(one, first=low, stop=min(low + batch, size)) for one in cells]
         stage.step([one for one in own if one.kind in stage.takes])
         began = time.perf_counter()

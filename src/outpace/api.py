@@ -25,7 +25,7 @@ from outpace.pattern.disorder import Disorder
 from outpace.pattern.group import QueryGroup, naming_query
 from outpace.pattern.join import SIDES, Join
 from outpace.pattern.query import Query, checked_query
-from outpace.plan.plan import plan_query
+from outpace.plan.row_plan import plan_query
 
 if TYPE_CHECKING:
     import duckdb
@@ -347,7 +347,7 @@ def _explain_group(
         from outpace.hosts.spark.stream_search import plan_frame
 
         plan = plan_frame(data, group)
-        return explain_group(QueryGroup(plan.queries), plan.group, plan.lines())
+        return explain_group(QueryGroup(plan.queries), plan)
     if isinstance(data, ParquetFiles) or _is_spark_frame(data):
         raise _no_stream()
     return explain_group(group, to_arrow(data).schema)

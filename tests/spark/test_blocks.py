@@ -15,7 +15,7 @@ import outpace as op
 from outpace.files import blocks
 from outpace.files.parquet import list_files
 from outpace.files.plan import plan_files
-from outpace.plan.division import RANGE_FACTOR, Division
+from outpace.plan.division import RANGE_FACTOR, Cut
 
 SIZE = 6000
 
@@ -99,10 +99,10 @@ def test_a_key_with_many_rows_is_cut_by_time(
     query = QUERIES[name].partition_by("part").within("30 us")
     files = list_files(op.parquet(folder))
     plan = plan_files(files, query)
-    assert plan.query_plan.width == 30 * RANGE_FACTOR
+    assert plan.division.width == 30 * RANGE_FACTOR
     assert "as well; one key has about 2," in "\n".join(plan.lines())
     even = plan_files(files, query.partition_by("name"))
-    assert even.query_plan.division is Division.KEY
+    assert even.division.cut is Cut.KEY
     assert "not by time range: no key has too many rows" in "\n".join(even.lines())
     expected = op.match(table, query)
     assert expected.num_rows > 5

@@ -20,7 +20,7 @@ from outpace.files.parquet import list_files, parquet
 from outpace.files.plan import Way
 from outpace.hosts.spark.files import plan_session_files, rows_frame
 from outpace.pattern.query import Query
-from outpace.plan.division import Division
+from outpace.plan.division import Cut
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -115,8 +115,8 @@ def test_spark_sorts_what_overlaps(spark: SparkSession, folder: Path) -> None:
     pq.write_table(shuffled, folder / "0.parquet", row_group_size=300)
     files = op.parquet(str(folder / "0.parquet"))
     plan = plan_session_files(spark, files, chain())
-    assert plan.way is Way.ROWS
-    assert plan.query_plan.division is Division.RANGE
+    assert plan.division.way is Way.ROWS
+    assert plan.division.cut is Cut.RANGE
     assert found(op.match(files, chain())) == in_any_order(op.match(table, chain()))
 
 
@@ -126,12 +126,12 @@ def test_a_declared_order_is_measured_where_footers_do_not_tell_it(
     table = events()
     path = folder / "0.parquet"
     pq.write_table(table, path, row_group_size=300, write_statistics=["kind"])
-    assert plan_session_files(spark, parquet(path), chain()).way is Way.ROWS
+    assert plan_session_files(spark, parquet(path), chain()).division.way is Way.ROWS
     files = op.parquet(path, ordered=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plan = plan_session_files(spark, files, chain())
-        assert plan.way is not Way.ROWS
+        assert plan.division.way is not Way.ROWS
         assert found(op.match(files, chain())) == in_any_order(op.match(table, chain()))
 
 

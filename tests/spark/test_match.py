@@ -20,8 +20,8 @@ from pyspark.sql import functions as sf
 
 import outpace as op
 from outpace.plan.crossing import catalyst_text
-from outpace.plan.division import Division
-from outpace.plan.plan import plan_query
+from outpace.plan.division import Cut
+from outpace.plan.row_plan import plan_query
 
 SIZE = 4000
 
@@ -95,8 +95,8 @@ def test_spark_gives_what_in_process_gives(spark: SparkSession, keys: tuple[str,
     frame = spark.createDataFrame(table).coalesce(1)
     names = ("next, past last", "next, to last B", "any", "any order") if keys else tuple(QUERIES)
     queries = {name: QUERIES[name].partition_by(*keys) for name in names}
-    divisions = {plan_query(query, table.schema).division for query in queries.values()}
-    assert divisions == {Division.KEY_AND_RANGE if keys else Division.RANGE}
+    divisions = {plan_query(query, table.schema).division.cut for query in queries.values()}
+    assert divisions == {Cut.KEY_AND_RANGE if keys else Cut.RANGE}
     found = union({name: op.match(frame, query) for name, query in queries.items()})
     for name, query in queries.items():
         expected = op.match(table, query)
@@ -114,8 +114,8 @@ def test_rows_of_matches_and_queries_without_ranges(spark: SparkSession) -> None
         "one task": pattern.partition_by().all_rows_per_match().measures(m="MATCH_NUMBER()"),
         "no measures": replace(BASE, outputs=()).pattern("A -> B -> C"),
     }
-    divisions = [plan_query(query, table.schema).division for query in queries.values()]
-    assert divisions == [Division.KEY_AND_RANGE, Division.KEY, Division.NONE, Division.NONE]
+    divisions = [plan_query(query, table.schema).division.cut for query in queries.values()]
+    assert divisions == [Cut.KEY_AND_RANGE, Cut.KEY, Cut.NONE, Cut.NONE]
     for query in queries.values():
         found = op.match(frame, query)
         expected = op.match(table, query)
@@ -234,7 +234,7 @@ def test_conditions_mean_the_same_in_catalyst(spark: SparkSession) -> None:
     base = op.Query().order_by("id").pattern("A").measures(id="A.id").no_skip()
     columns = []
     for number, condition in enumerate(CONDITIONS):
-        ((_, sql),) = plan_query(base.define(A=condition), table.schema).computed
+        ((_, sql),) = plan_query(base.define(A=condition), table.schema).crossing.computed
         columns.append(sf.expr(sql).alias(f"c{number}"))
     found = spark.createDataFrame(table).select("id", *columns).toArrow().sort_by("id")
     for number, condition in enumerate(CONDITIONS):
@@ -259,7 +259,7 @@ def test_what_spark_might_do_otherwise_stays_in_python(condition: str) -> None:
          ("r", pa.struct([("x", pa.int64())]))]
     )  # fmt: skip
     query = op.Query().order_by("id").pattern("A").define(A=condition).measures(id="A.id")
-    assert plan_query(query, schema).computed == ()
+    assert plan_query(query, schema).crossing.computed == ()
     predicate = plan_query(query, schema).bound.predicates[0].expression
     assert predicate is not None
     assert catalyst_text(predicate) is None
@@ -314,10 +314,10 @@ def test_matches_are_events_of_another_query(spark: SparkSession) -> None:
 def test_what_cannot_be_cut_says_why(query: op.Query, reason: str) -> None:
     schema = events().schema
     plan = plan_query(query, schema)
-    assert (plan.division, reason in plan.reason) == (Division.NONE, True)
-    assert f"  divided not at all: {plan.reason}" in plan.lines()
+    assert (plan.division.cut, reason in plan.division.reason) == (Cut.NONE, True)
+    assert f"  divided not at all: {plan.division.reason}" in plan.lines()
     keyed = plan_query(query.partition_by("key"), schema)
-    assert (keyed.division, reason in keyed.reason) == (Division.KEY, True)
+    assert (keyed.division.cut, reason in keyed.division.reason) == (Cut.KEY, True)
     assert reason in "\n".join(keyed.lines())
 
 

@@ -11,7 +11,7 @@ import pytest
 import outpace as op
 from outpace.engine.divide.groups import ROWS_AT_ONCE
 from outpace.hosts.spark.frame import _work, match_sorted
-from outpace.plan.plan import plan_query
+from outpace.plan.row_plan import plan_query
 
 SIZE = ROWS_AT_ONCE + 10
 PLANNED = pa.schema([("at", pa.timestamp("us", "UTC")), ("kind", pa.string())])

@@ -278,9 +278,9 @@ def _damaged(state: bytes, choose: random.Random) -> bytes:
 def staged(query: op.Query, events: int) -> tuple[Any, Any]:
     """Return a query as the stages of a stream on Spark, after some events, and their packing."""
     plan = plan_stream(query.disorder(op.KSlack(3)), _rows(0, 1).schema, 2)
-    chain = Chain(plan.stages)
-    chain.run(plan.packing.pack(_rows(0, events)))
-    return chain, plan.packing
+    chain = Chain(plan.division.stages)
+    chain.run(plan.division.packing.pack(_rows(0, events)))
+    return chain, plan.division.packing
 
 
 def stages_go_on(query: op.Query, events: int, choose: random.Random) -> str:

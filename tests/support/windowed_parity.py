@@ -22,7 +22,7 @@ from outpace.files import plan as files_plan
 from outpace.hosts.spark.files import plan_session_files
 from outpace.hosts.spark.schema import arrow_schema
 from outpace.pattern.query import Query
-from outpace.plan.plan import plan_query
+from outpace.plan.row_plan import plan_query
 
 SIZE = 900
 

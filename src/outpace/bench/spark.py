@@ -32,7 +32,7 @@ from outpace.hosts.spark.schema import arrow_schema
 from outpace.ingest.workloads import WORKLOADS
 from outpace.pattern.bind.query import bind
 from outpace.pattern.query import Query
-from outpace.plan.plan import plan_query
+from outpace.plan.row_plan import plan_query
 
 #: The smaller job has one row in so many of the larger one.
 SMALLER: Final = 5
@@ -203,7 +203,7 @@ def _read_groups(
 
 def _cross(frame: DataFrame, query: Query) -> DataFrame:
     """Let the rows and columns cross that matching lets cross."""
-    crossing = crossing_rows(frame, plan_query(query, arrow_schema(frame)))
+    crossing = crossing_rows(frame, plan_query(query, arrow_schema(frame)).crossing)
     return crossing.mapInArrow(_count_rows, _COUNT_SCHEMA)
 
 

@@ -9,11 +9,10 @@ read off the `OperatorSpec` that runs: that of the plan, where a host has made o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
-from typing import Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -41,17 +40,7 @@ from outpace.pattern.notation.print_query import print_fluent, print_match_recog
 from outpace.pattern.notation.print_windows import window_calls
 from outpace.pattern.query import Consume, Emission, Query, RowsPerMatch, Selection, Skip
 from outpace.pattern.types import type_name
-
-
-class QueryPlan(Protocol):
-    """How a host runs a query; `Plan`, `StreamPlan` and `FilesPlan` are such plans."""
-
-    @property
-    def operator(self) -> OperatorSpec:
-        """The operator that runs."""
-
-    def lines(self) -> list[str]:
-        """Return how the rows are divided, a title and indented lines."""
+from outpace.plan.plan import Plan
 
 
 @dataclass(frozen=True, repr=False)
@@ -226,7 +215,7 @@ class Explanation:
         return [f"order in a stream: {disorder_text(disorder)}; late events: {late}"]
 
 
-def explain(query: Query, data: pa.Schema | QueryPlan | None = None) -> Explanation:
+def explain(query: Query, data: pa.Schema | Plan[Any] | None = None) -> Explanation:
     """Explain a query, with a schema also what depends on types.
 
     Parameters
@@ -387,9 +376,7 @@ class GroupExplanation:
         return f"<div>{pictures}<pre>{escape(self.text)}</pre></div>"
 
 
-def explain_group(
-    group: QueryGroup, data: pa.Schema | GroupSpec | None = None, placement: Sequence[str] = ()
-) -> GroupExplanation:
+def explain_group(group: QueryGroup, data: pa.Schema | Plan[Any] | None = None) -> GroupExplanation:
     """Explain several queries, with a schema also what they share.
 
     Parameters
@@ -397,9 +384,7 @@ def explain_group(
     group
         The queries.
     data
-        The columns of their input, or the operators that a host has planned.
-    placement
-        Where they run, see `GroupExplanation`.
+        The columns of their input, or the plan that a host has made of them and their input.
 
     Examples
     --------
@@ -422,7 +407,11 @@ def explain_group(
             explained[query.name] = explain(query)
     if data is None:
         return GroupExplanation(explained)
-    spec = GroupSpec(group.queries, data) if isinstance(data, pa.Schema) else data
+    placement: list[str] = []
+    if isinstance(data, pa.Schema):
+        spec = GroupSpec(group.queries, data)
+    else:
+        spec, placement = data.group, data.lines()
     for name, operator in zip(explained, spec.operators, strict=True):
         explained[name] = replace(explained[name], operator=operator)
     shared = GroupOperator(spec).lines()

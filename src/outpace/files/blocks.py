@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from outpace.engine.rows.partition import key_codes
 from outpace.files.parquet import FileList
-from outpace.plan.division import Division
+from outpace.plan.division import Cut
 from outpace.plan.plan import Plan
+from outpace.plan.row_plan import RowDivision
 
 #: What a task that matches holds of its input: the smaller of the two limits counts.
 BUCKET_ROWS: Final = 1_000_000
@@ -70,17 +71,18 @@ def bucket_count(rows: int, size: int) -> int:
     return max(1, spread, -(-rows // BUCKET_ROWS), -(-size // BUCKET_BYTES))
 
 
-def cut_keys(files: FileList, plan: Plan) -> Plan:
-    """Return the plan of a keyed query, by time range only where a key is too large for a task."""
-    if not plan.division.by_range:
-        return plan
+def cut_keys(files: FileList, plan: Plan[RowDivision]) -> RowDivision:
+    """Divide a keyed query, by time range only where a key is too large for a task."""
+    division = plan.division
+    if not division.cut.by_range:
+        return division
     reason = "there are few rows"
     if files.rows > BUCKET_ROWS:
         largest = rows_of_largest_key(files, plan.bound.partition_by)
         if largest > BUCKET_ROWS:
-            return replace(plan, reason=f"one key has about {largest:,} rows")
+            return replace(division, reason=f"one key has about {largest:,} rows")
         reason = "no key has too many rows for a task"
-    return replace(plan, division=Division.KEY, reason=reason)
+    return replace(division, cut=Cut.KEY, reason=reason)
 
 
 def packed_bytes(files: FileList, packed: Sequence[str]) -> int:

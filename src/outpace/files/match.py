@@ -33,55 +33,62 @@ from outpace.engine.operator_spec import OperatorSpec, without_pattern
 from outpace.engine.rows.times import valid_times
 from outpace.engine.split.number import in_order
 from outpace.errors import OutpaceError
-from outpace.files.plan import FilesPlan, Unit
+from outpace.files.plan import FileDivision, Unit, split_columns
 from outpace.pattern.bind.window_kinds import ByCount, ByTime
-from outpace.plan.division import Division
+from outpace.plan.crossing import Crossing
+from outpace.plan.division import Cut
+from outpace.plan.plan import Plan
 from outpace.plan.window_task import WindowTask
 
 
-def match_in_order(plan: FilesPlan) -> Iterator[pa.Table]:
+def match_in_order(plan: Plan[FileDivision]) -> Iterator[pa.Table]:
     """Match all units in order, as one task: what a query that cannot be cut needs."""
-    groups = SortedGroups(plan.task().work())
-    for unit in plan.units:
-        yield from groups.push(in_order(plan.bound, plan.read(unit)))
+    groups = SortedGroups(WindowTask(plan).work())
+    for number in range(len(plan.division.units)):
+        yield from groups.push(in_order(plan.bound, read_unit(plan, number)))
     yield from groups.finish()
 
 
-def match_core(plan: FilesPlan, first: int, stop: int) -> Iterator[pa.Table]:
+def match_core(plan: Plan[FileDivision], first: int, stop: int) -> Iterator[pa.Table]:
     """Find the matches that start in some units, `first` up to `stop`."""
-    task = plan.query_plan.task
+    task = plan.task
     read = _reader(plan)
     matcher = CoreMatcher(task, _entry(plan, read, first))
     for number in _units_before(plan, first, reach_of(task).back):
         matcher.skip(read(number))
     for number in range(first, stop):
-        unit = plan.units[number]
+        unit = plan.division.units[number]
         if not unit.searched and not matcher.needs_rows:
             matcher.leave_out(unit.rows)
             continue
         for part in matcher.push(read(number), searched=unit.searched):
             yield match_table(matcher.task, part.block, part.found)
-    for part in matcher.finish(map(read, range(stop, len(plan.units)))):
+    for part in matcher.finish(map(read, range(stop, len(plan.division.units)))):
         yield match_table(matcher.task, part.block, part.found)
 
 
-def _reader(plan: FilesPlan) -> Callable[[int], Block]:
+def read_unit(plan: Plan[FileDivision], number: int) -> pa.Table:
+    """Read the columns of a unit that match; rows are as they are stored."""
+    return plan.division.read(plan.division.units[number], plan.crossing.columns)
+
+
+def _reader(plan: Plan[FileDivision]) -> Callable[[int], Block]:
     """Return what reads and sorts a unit; the last two are kept, for the look back ends there."""
 
     @lru_cache(maxsize=2)
     def read(number: int) -> Block:
-        return unkeyed_block(plan.query_plan.task, plan.read(plan.units[number]))
+        return unkeyed_block(plan.task, read_unit(plan, number))
 
     return read
 
 
-def _entry(plan: FilesPlan, read: Callable[[int], Block], first: int) -> int:
+def _entry(plan: Plan[FileDivision], read: Callable[[int], Block], first: int) -> int:
     """Return the first row of a core that may start a match."""
-    task = plan.query_plan.task
-    before = sum(unit.rows for unit in plan.units[:first])
+    task = plan.task
+    before = sum(unit.rows for unit in plan.division.units[:first])
 
     def core() -> Iterator[Block]:
-        return map(read, range(first, len(plan.units)))
+        return map(read, range(first, len(plan.division.units)))
 
     try:
         return find_entry(task, map(read, reversed(range(first))), before, core)
@@ -89,7 +96,7 @@ def _entry(plan: FilesPlan, read: Callable[[int], Block], first: int) -> int:
         # Looking back tries starts that the search itself may never come to. Where one of them
         # fails, the search is followed from the beginning.
         matcher = CoreMatcher(task)
-        for number, unit in enumerate(plan.units[:first]):
+        for number, unit in enumerate(plan.division.units[:first]):
             for _ in matcher.push(read(number), searched=unit.searched):
                 pass
         for _ in matcher.finish(core()):
@@ -97,13 +104,13 @@ def _entry(plan: FilesPlan, read: Callable[[int], Block], first: int) -> int:
         return max(0, matcher.next_start - before)
 
 
-def _units_before(plan: FilesPlan, first: int, rows: int) -> list[int]:
+def _units_before(plan: Plan[FileDivision], first: int, rows: int) -> list[int]:
     """Return the units that hold so many rows before a unit."""
     numbers: list[int] = []
     while rows > 0 and first > 0:
         first -= 1
         numbers.insert(0, first)
-        rows -= plan.units[first].rows
+        rows -= plan.division.units[first].rows
     return numbers
 
 
@@ -119,39 +126,41 @@ class FileWindows:
         The plan.
     """
 
-    def __init__(self, plan: FilesPlan) -> None:
+    def __init__(self, plan: Plan[FileDivision]) -> None:
         self._plan = plan
-        self.task = plan.task()
+        self.task = WindowTask(plan)
         # Neighbouring shares and batches need the units at their borders again.
         self._read = lru_cache(maxsize=2)(self._read_unit)
 
     def match_share(self, number: int) -> pa.Table:
         """Return the matches that count for the windows of a share."""
-        plan, share = self._plan.query_plan, self._plan.shares[number]
+        plan, share = self._plan, self._plan.division.shares[number]
         assert plan.windows is not None
         kind = plan.windows.kind
         assert isinstance(kind, ByTime | ByCount)
-        margin = -(-kind.size // kind.slide) - 1 if plan.neighbours else 0
+        margin = -(-kind.size // kind.slide) - 1 if plan.division.neighbours else 0
         held = share.start - margin, share.stop + margin
         low = kind.offset + held[0] * kind.slide
         high = kind.offset + (held[1] - 1) * kind.slide + kind.size
-        units = [unit for unit in self._plan.units if unit.greatest >= low and unit.least < high]
+        units = [unit for unit in plan.division.units if unit.greatest >= low and unit.least < high]
         if not units:
             return plan.bound.output.empty_table()
         rows = pa.concat_tables([self._read(unit) for unit in units])
         own = share.start, share.stop
-        if plan.division is Division.TIME:
+        if plan.division.cut is Cut.TIME:
             return self._match_time(rows, units[0].before, (low, high), held, own)
         return self._match_count(rows, units[0].before, held, own)
 
     def split(self) -> Iterator[pa.RecordBatch]:
         """Yield the batches of all rows, reading what opens and closes windows."""
-        query, columns = without_pattern(self._plan.bound.query), self._plan.split_columns
-        schema = pa.schema([self._plan.files.schema.field(name) for name in columns])
-        operator = OperatorSpec(query, schema, checked=False)
-        task = WindowTask(self._plan.query_plan, operator, columns)
-        ordered = (self._read_unit(unit, columns) for unit in self._plan.units)
-        return task.split(ordered, described=True)
+        query, columns = without_pattern(self._plan.bound.query), split_columns(self._plan)
+        schema = pa.schema([self._plan.crossing.schema.field(name) for name in columns])
+        crossing = Crossing(schema=schema, columns=columns)
+        splits = replace(
+            self._plan, runs=OperatorSpec(query, schema, checked=False), crossing=crossing
+        )
+        ordered = (self._read_unit(unit, columns) for unit in self._plan.division.units)
+        return WindowTask(splits).split(ordered, described=True)
 
     def match_described(self, packed: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Yield the matches that count for batches, reading the rows of each."""
@@ -162,7 +171,7 @@ class FileWindows:
         low, high = batch.rows
         units = [
             unit
-            for unit in self._plan.units
+            for unit in self._plan.division.units
             if unit.before + unit.rows > low and unit.before < high
         ]
         rows = pa.concat_tables([self._read(unit) for unit in units])
@@ -170,8 +179,8 @@ class FileWindows:
 
     def number(self) -> Iterator[pa.RecordBatch]:
         """Yield the events of all keys, numbered, split and packed by key."""
-        ordered = map(self._read_unit, self._plan.units)
-        return self.task.number(ordered, self._plan.query_plan.numbered_buckets)
+        ordered = map(self._read_unit, self._plan.division.units)
+        return self.task.number(ordered, self._plan.division.numbered_buckets)
 
     def _match_time(
         self,
@@ -182,8 +191,8 @@ class FileWindows:
         own: tuple[int, int],
     ) -> pa.Table:
         """Match the windows held, whose events have times from the first up to the second."""
-        assert self._plan.query_plan.windows is not None
-        column = self._plan.query_plan.windows.time
+        assert self._plan.windows is not None
+        column = self._plan.windows.time
         assert column is not None
         known = valid_times(column, rows.column(column))
         earlier = known < max(times[0], _INT64.min)
@@ -195,10 +204,10 @@ class FileWindows:
     def _match_count(
         self, rows: pa.Table, before: int, held: tuple[int, int], own: tuple[int, int]
     ) -> pa.Table:
-        bound = self._plan.query_plan.windows
+        bound = self._plan.windows
         assert bound is not None
         assert isinstance(bound.kind, ByCount)
-        windows = count_windows(bound.kind, held, self._plan.files.rows)
+        windows = count_windows(bound.kind, held, self._plan.division.files.rows)
         if not len(windows):
             return self._plan.bound.output.empty_table()
         low, high = int(windows.first.min()), int(windows.stop.max())
@@ -215,4 +224,5 @@ class FileWindows:
 
     def _read_unit(self, unit: Unit, columns: tuple[str, ...] | None = None) -> pa.Table:
         """Return the rows of a unit in the query's order."""
-        return in_order(self._plan.bound, self._plan.read(unit, columns))
+        names = self._plan.crossing.columns if columns is None else columns
+        return in_order(self._plan.bound, self._plan.division.read(unit, names))

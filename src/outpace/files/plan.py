@@ -4,7 +4,7 @@ Where row groups are in the query's order, no row moves. Time ranges, and window
 counts, are divided by row groups: a task has a share of them and reads of others what it needs. For
 windows of other kinds without keys one task reads the columns that open and close them and says
 which rows each batch has; the tasks that match read those. Keyed rows are packed by key. What is in
-no known order becomes a DataFrame. A plan is what `explain()` prints and what tasks receive.
+no known order becomes a DataFrame.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from outpace.engine.codec.pack import Packer
+from outpace.engine.event import EVENT_ID
 from outpace.engine.match.bits import BitTask, with_bits
-from outpace.engine.match.task import kept_columns
-from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.match.task import kept_columns, prepare
 from outpace.engine.rows.times import as_integers
 from outpace.files.blocks import bucket_count, cut_keys, pack_units, packed_bytes
 from outpace.files.order import GroupOrder, order_groups
 from outpace.files.parquet import FileList, RowGroup
 from outpace.files.prune import may_start, may_use
-from outpace.pattern.bind.window_kinds import ByCount, ByTime
-from outpace.pattern.bound import BoundQuery
+from outpace.pattern.bind.window_kinds import ByCount, ByTime, bind_windows
+from outpace.pattern.bound import Predicate
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
-from outpace.plan.division import BATCH_FACTOR, LARGE_BATCH_ROWS, Division, divide_rows
-from outpace.plan.plan import Plan, plan_query
-from outpace.plan.window_task import WindowTask
+from outpace.plan.crossing import Crossing, with_places
+from outpace.plan.division import BATCH_FACTOR, LARGE_BATCH_ROWS, Cut, divide_rows
+from outpace.plan.plan import Plan
+from outpace.plan.row_plan import RowDivision, plan_rows
 
 #: Window numbers, and times, below and above all others.
 _NO_NUMBER: Final = 1 << 62
@@ -74,18 +75,16 @@ class Unit:
     searched: bool
 
 
-@dataclass(frozen=True)
-class FilesPlan:
-    """What a query over files does.
+@dataclass(frozen=True, kw_only=True)
+class FileDivision(RowDivision):
+    """How tasks share the rows of files, and what they read.
 
     Parameters
     ----------
-    query_plan
-        The plan of the query, divided as files allow it.
+    cut, reason, skips, width, tasks, neighbours, batches, batch_rows, batch_windows
+        How rows are shared, as files allow it.
     files
         The files with the row groups that may count, in the query's order where it is used.
-    columns
-        The columns that are read to match.
     pruned
         How many row groups are not read, as no row in them can count.
     order
@@ -100,9 +99,7 @@ class FilesPlan:
         For `Way.PACKED`: the number of buckets of keys.
     """
 
-    query_plan: Plan
     files: FileList
-    columns: tuple[str, ...]
     pruned: int
     order: GroupOrder | None
     way: Way
@@ -110,81 +107,68 @@ class FilesPlan:
     shares: tuple[range, ...]
     buckets: int
 
-    @property
-    def bound(self) -> BoundQuery:
-        """The query, bound; its output is the result's schema."""
-        return self.query_plan.bound
-
-    @property
-    def operator(self) -> OperatorSpec:
-        """The operator that tasks have parts of."""
-        return self.query_plan.operator
-
-    @property
-    def packed(self) -> tuple[str, ...]:
-        """The columns that travel, where rows are packed."""
-        return _packed(self.query_plan, self.columns)
-
-    @property
-    def split_columns(self) -> tuple[str, ...]:
-        """The columns that are read to split."""
-        assert self.query_plan.windows is not None
-        split = {*self.query_plan.windows.columns, *self.bound.order_by}
-        return tuple(n for n in self.files.schema.names if n in split) or self.columns[:1]
-
-    def for_tasks(self) -> FilesPlan:
-        """Return the plan as tasks need it: what to read, not what the footers say of it."""
-        return replace(self, files=self.files.only(()), order=None)
-
-    def task(self) -> WindowTask:
-        """Return what a task does with the rows."""
-        return WindowTask(self.query_plan, self.operator, self.columns)
-
-    def packer(self) -> Packer:
-        """Return what packs rows, by bucket where keys are not cut by range."""
-        plan = self.query_plan
-        buckets = self.buckets if plan.division is Division.KEY else 1
-        return Packer(plan.bound.partition_by, self.packed, buckets, plan.bits)
-
-    def read(self, unit: Unit, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read a unit, the columns that match or others; rows are as they are stored."""
-        names = self.columns if columns is None else columns
+    def read(self, unit: Unit, columns: Sequence[str]) -> pa.Table:
+        """Read columns of a unit; rows are as they are stored."""
         groups = self.files.groups[unit.first : unit.stop]
-        return pa.concat_tables([self.files.read(group, names) for group in groups])
+        return pa.concat_tables([self.files.read(group, columns) for group in groups])
 
-    def lines(self) -> list[str]:
-        """Return what `explain()` shows of the plan."""
-        plan = self.query_plan
+    def lines(self, plan: Plan[Any]) -> list[str]:
+        """Return what `explain()` shows of a plan over files."""
+        crossing = plan.crossing
         idle = sum(unit.stop - unit.first for unit in self.units if not unit.searched)
         lines = [
+            "on Parquet files",
             f"row groups: {len(self.files.groups) + self.pruned},"
             f" {self.pruned} not read, {idle} not searched",
             f"rows: {self.files.rows}",
-            f"columns read: {_listed(self.columns)}",
+            f"columns read: {_listed(crossing.columns)}",
         ]
         if self.way is Way.DESCRIBED:
-            lines.append(f"columns read to split: {_listed(self.split_columns)}")
+            lines.append(f"columns read to split: {_listed(split_columns(plan))}")
         if self.order is not None:
             lines.append(f"order: {self.order.reason}")
         lines.append(self.way.value)
         parts = ""
         if self.way is Way.PACKED:
-            computed = () if plan.bits is None else plan.bits.predicates
-            dropped = "rows that fit no variable stay behind" if plan.drop_unused else "all rows"
+            computed = () if crossing.bits is None else crossing.bits.predicates
+            dropped = "all rows"
+            if crossing.drop_unused:
+                dropped = "rows that fit no variable stay behind"
             names = _listed(one.name for one in computed) or "nothing"
             lines.append(f"computed where rows are read: {names}")
-            lines.append(f"packed: {_listed(self.packed)}; {dropped}")
-            if plan.division is Division.KEY:
+            lines.append(f"packed: {_listed(_packed(crossing))}; {dropped}")
+            if self.cut is Cut.KEY:
                 parts = _count(self.buckets, "bucket")
         elif self.way is Way.SHARES and plan.windows is None:
             parts = f"at most {_count(len(self.units), 'task')}"
         elif self.way is Way.SHARES:
             parts = _count(len(self.shares), "share")
-        lines.append(plan.division_line(parts))
-        return ["on Parquet files", *(f"  {line}" for line in [*lines, *plan.result_lines()])]
+        return [*lines, self.division_line(plan.bound, parts), *self.result_lines()]
 
 
-def plan_files(files: FileList, query: Query, *, shuffles: bool = True) -> FilesPlan:
+def for_tasks(plan: Plan[FileDivision]) -> Plan[FileDivision]:
+    """Return a plan as tasks need it: what to read, not what the footers say of it."""
+    division = replace(plan.division, files=plan.division.files.only(()), order=None)
+    return replace(plan, division=division)
+
+
+def packer_of(plan: Plan[FileDivision]) -> Packer:
+    """Return what packs rows, by bucket where keys are not cut by range."""
+    buckets = plan.division.buckets if plan.division.cut is Cut.KEY else 1
+    crossing = plan.crossing
+    return Packer(plan.bound.partition_by, _packed(crossing), buckets, crossing.bits)
+
+
+def split_columns(plan: Plan[FileDivision]) -> tuple[str, ...]:
+    """Return the columns that are read to split."""
+    assert plan.windows is not None
+    crossing = plan.crossing
+    # The places of rows open and close no window.
+    split = {*plan.windows.columns, *plan.bound.order_by} - {EVENT_ID.name}
+    return tuple(n for n in crossing.schema.names if n in split) or crossing.columns[:1]
+
+
+def plan_files(files: FileList, query: Query, *, shuffles: bool = True) -> Plan[FileDivision]:
     r"""Plan a query over files; where one key may have too many rows, a few of them are looked at.
 
     Parameters
@@ -220,99 +204,98 @@ def plan_files(files: FileList, query: Query, *, shuffles: bool = True) -> Files
       divided in batches of windows: 1 share
       duplicates: a task gives the matches that count for its own windows; nothing is merged
     """
-    plan = plan_query(query, files.schema)
-    files = files.with_places() if plan.brings_places else files
-    plan, columns = _read_by_tasks(plan, files.schema)
+    crossing, predicates = _read_by_tasks(query, files.schema)
+    plan = plan_rows(query, crossing)
+    files = files.with_places() if crossing.brings_places else files
     groups = tuple(
-        group
-        for group in files.groups
-        if not plan.drop_unused or may_use(plan.bound.predicates, group)
+        group for group in files.groups if not crossing.drop_unused or may_use(predicates, group)
     )
     pruned = len(files.groups) - len(groups)
-    keyed = plan.division in (Division.KEY, Division.KEY_AND_RANGE)
+    keyed = plan.division.cut in (Cut.KEY, Cut.KEY_AND_RANGE)
     order = None if keyed else order_groups(groups, plan.bound)
     if order is not None and order.groups is not None:
         groups = order.groups
     files = replace(files, groups=groups)
-    plan, way = _divide(plan, files, order, shuffles=shuffles)
-    units = _units(plan, way, groups, columns)
-    size = packed_bytes(files, _packed(plan, columns))
-    return FilesPlan(
-        query_plan=plan,
+    division, way = _divide(plan, files, order, shuffles=shuffles)
+    plan = replace(plan, division=division)
+    units = _units(plan, way, groups)
+    size = packed_bytes(files, _packed(crossing))
+    of_files = FileDivision(
+        **vars(division),
         files=files,
-        columns=columns,
         pruned=pruned,
         order=order,
         way=way,
         units=units,
         shares=_shares(plan, units) if way is Way.SHARES and plan.windows is not None else (),
-        buckets=max(plan.tasks or 1, bucket_count(files.rows, size)),
+        buckets=max(division.tasks or 1, bucket_count(files.rows, size)),
     )
+    return Plan(plan.runs, crossing, of_files)
 
 
-def _read_by_tasks(plan: Plan, schema: pa.Schema) -> tuple[Plan, tuple[str, ...]]:
-    """Return the plan of a query that Catalyst has no part in, and the columns that are read.
+def _read_by_tasks(query: Query, schema: pa.Schema) -> tuple[Crossing, tuple[Predicate, ...]]:
+    """Return what tasks read, without a part for Catalyst, and the conditions on rows.
 
     Bits are computed where rows travel without Spark. Over windows all rows count.
     """
-    if plan.bits is None:
-        return plan, tuple(schema.names)
-    task = replace(plan.task, bound=plan.bound)
-    used = set(kept_columns(task, schema))
-    bits = with_bits(task)
-    unused = bits.drop_unused
-    if plan.windows is not None:
-        used.update(plan.windows.columns)
-        unused = False
-    if plan.windows is not None or not plan.bound.partition_by:
+    if query.operator is not None:
+        return Crossing(schema=schema, columns=tuple(schema.names)), ()
+    task = with_places(prepare(query, schema))
+    bound = task.bound
+    used, bits = set(kept_columns(task, bound.schema)), with_bits(task)
+    unused = bits.drop_unused and query.windows is None
+    if query.windows is not None:
+        used.update(bind_windows(query, schema).columns)
+    if query.windows is not None or not bound.partition_by:
         bits = BitTask(task, (), drop_unused=False)
     # Where nothing is read, one column is, so that rows are counted.
-    columns = tuple(name for name in schema.names if name in used) or tuple(schema.names[:1])
-    return replace(plan, computed=(), bits=bits, drop_unused=unused), columns
+    names = bound.schema.names
+    columns = tuple(name for name in names if name in used) or tuple(names[:1])
+    crossing = Crossing(schema=bound.schema, columns=columns, drop_unused=unused, bits=bits)
+    return crossing, bound.predicates
 
 
 def _divide(
-    plan: Plan, files: FileList, order: GroupOrder | None, *, shuffles: bool
-) -> tuple[Plan, Way]:
-    """Return the plan as files divide it, and how rows come to tasks."""
+    plan: Plan[RowDivision], files: FileList, order: GroupOrder | None, *, shuffles: bool
+) -> tuple[RowDivision, Way]:
+    """Return how files divide the rows, and how these come to tasks."""
+    division = plan.division
     if order is None:
         if not shuffles:
-            return replace(plan, division=Division.KEY, reason="there is no shuffle"), Way.PACKED
+            return replace(division, cut=Cut.KEY, reason="there is no shuffle"), Way.PACKED
         return cut_keys(files, plan), Way.PACKED
     if order.groups is None:
-        if plan.division is Division.TIME and not plan.keys_together:
-            return replace(plan, division=Division.KEY), Way.PACKED
-        return plan, Way.ROWS
-    if plan.windows is None and plan.bits is not None:
+        if division.cut is Cut.TIME and not plan.keys_together:
+            return replace(division, cut=Cut.KEY), Way.PACKED
+        return division, Way.ROWS
+    if plan.windows is None and plan.operator.task is not None:
         # A task has rows by their place in the files, so rows at a distance are no reason against
         # cutting, as they are where rows are told apart by their time.
-        division, reason = divide_rows(plan.bound.query, plan.bound, 0, 0)
-        plan = replace(plan, division=division, reason=reason)
+        cut, reason = divide_rows(plan.bound.query, plan.bound, 0, 0)
+        division = replace(division, cut=cut, reason=reason)
     counted = plan.windows is not None and isinstance(plan.windows.kind, ByCount)
-    if plan.division in (Division.RANGE, Division.TIME) or (
-        plan.division is Division.SPLIT and counted
-    ):
-        return plan, Way.SHARES
-    if plan.division is Division.NONE:
-        return plan, Way.IN_ORDER
+    if division.cut in (Cut.RANGE, Cut.TIME) or (division.cut is Cut.SPLIT and counted):
+        return division, Way.SHARES
+    if division.cut is Cut.NONE:
+        return division, Way.IN_ORDER
     if not shuffles:
-        return replace(plan, division=Division.NONE, reason="there is no shuffle"), Way.IN_ORDER
-    return plan, Way.NUMBERED if plan.division is Division.NUMBERED else Way.DESCRIBED
+        return replace(division, cut=Cut.NONE, reason="there is no shuffle"), Way.IN_ORDER
+    return division, Way.NUMBERED if division.cut is Cut.NUMBERED else Way.DESCRIBED
 
 
-def _packed(plan: Plan, columns: tuple[str, ...]) -> tuple[str, ...]:
-    if plan.bits is None or not plan.bits.predicates:
-        return columns
-    return kept_columns(plan.task, plan.task.bound.schema)
+def _packed(crossing: Crossing) -> tuple[str, ...]:
+    """Return the columns that travel, where rows are packed."""
+    bits = crossing.bits
+    if bits is None or not bits.predicates:
+        return crossing.columns
+    return kept_columns(bits.task, bits.task.bound.schema)
 
 
-def _units(
-    plan: Plan, way: Way, groups: Sequence[RowGroup], columns: Sequence[str]
-) -> tuple[Unit, ...]:
+def _units(plan: Plan[RowDivision], way: Way, groups: Sequence[RowGroup]) -> tuple[Unit, ...]:
     """Put row groups together."""
-    by_time = way is Way.SHARES and plan.division is Division.TIME
-    by_range = way is Way.SHARES and plan.division is Division.RANGE
-    sizes = [sum(group.sizes[name] for name in columns) for group in groups]
+    by_time = way is Way.SHARES and plan.division.cut is Cut.TIME
+    by_range = way is Way.SHARES and plan.division.cut is Cut.RANGE
+    sizes = [sum(group.sizes[name] for name in plan.crossing.columns) for group in groups]
     units = []
     before = 0
     for first, stop in pack_units([group.rows for group in groups], sizes):
@@ -325,7 +308,7 @@ def _units(
     return tuple(units)
 
 
-def _times(plan: Plan, groups: Sequence[RowGroup]) -> tuple[int, int]:
+def _times(plan: Plan[RowDivision], groups: Sequence[RowGroup]) -> tuple[int, int]:
     """Return bounds of the times of row groups; a single one need not have statistics."""
     assert plan.windows is not None
     assert plan.windows.time is not None
@@ -338,7 +321,7 @@ def _times(plan: Plan, groups: Sequence[RowGroup]) -> tuple[int, int]:
     return least, greatest
 
 
-def _shares(plan: Plan, units: Sequence[Unit]) -> tuple[range, ...]:
+def _shares(plan: Plan[RowDivision], units: Sequence[Unit]) -> tuple[range, ...]:
     """Divide windows by the units that they start in.
 
     A share is much longer than what it needs of others, as far as a task can hold that.
@@ -346,7 +329,7 @@ def _shares(plan: Plan, units: Sequence[Unit]) -> tuple[range, ...]:
     assert plan.windows is not None
     kind = plan.windows.kind
     assert isinstance(kind, ByTime | ByCount)
-    least = BATCH_FACTOR * max(0, kind.size - kind.slide) if plan.neighbours else 0
+    least = BATCH_FACTOR * max(0, kind.size - kind.slide) if plan.division.neighbours else 0
     edges = [-_NO_NUMBER]
     start = units[0] if units else None
     for unit in units[1:]:

@@ -24,9 +24,8 @@ from outpace.engine.match.bits import BITS, BitTask, counts_unused, with_bits
 from outpace.engine.match.contract import Task
 from outpace.engine.match.task import kept_columns, prepare
 from outpace.pattern import types
-from outpace.pattern.bind.query import bind_operator
-from outpace.pattern.bind.window_kinds import BoundWindows, bind_windows
-from outpace.pattern.bound import Apply, BoundExpression, BoundQuery, Constant, Read, walk
+from outpace.pattern.bind.window_kinds import bind_windows
+from outpace.pattern.bound import Apply, BoundExpression, Constant, MatchIdentity, Read, walk
 from outpace.pattern.functions import function_of
 from outpace.pattern.functions.choice import spark_type
 from outpace.pattern.notation.print_name import print_name
@@ -49,12 +48,16 @@ class Crossing:
         The Spark SQL of each bit, and the variable that it belongs to.
     drop_unused
         Whether rows without any bit stay behind.
+    bits
+        The query that Python runs, which reads the bits; None for a user-defined operator, and for
+        several queries.
     """
 
     schema: pa.Schema
     columns: tuple[str, ...]
     computed: tuple[tuple[str, str], ...] = ()
     drop_unused: bool = False
+    bits: BitTask | None = None
 
     @property
     def brings_places(self) -> bool:
@@ -81,14 +84,14 @@ class Crossing:
         return " OR ".join(dict.fromkeys(sql for _, sql in self.computed))
 
     @property
-    def crossing(self) -> pa.Schema:
-        """The columns that cross, in their order."""
+    def row_schema(self) -> pa.Schema:
+        """The columns that rows have when they have crossed, in their order."""
         fields = [self.schema.field(name) for name in self.columns]
         fields += [pa.field(name, pa.int8()) for name in self.bit_columns]
         # Rows without any column would not be counted on the way.
         return pa.schema(fields or [pa.field(f"{BITS}0", pa.int8())])
 
-    def crossing_lines(self) -> list[str]:
+    def lines(self) -> list[str]:
         """Return what `explain()` shows of it."""
         size = len(self.bit_columns)
         added = [f"{size} byte{'s' * (size > 1)} of bits"] if size else []
@@ -103,34 +106,6 @@ class Crossing:
         ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueryCrossing(Crossing):
-    """What crosses for a query, and the query that Python runs.
-
-    Parameters
-    ----------
-    schema, columns, computed, drop_unused
-        What crosses.
-    bound
-        The user's query, bound; its output is the result's schema.
-    bits
-        The query that Python runs, which reads bits where Catalyst computes conditions; None for a
-        user-defined operator.
-    windows
-        The windows; None where there are none.
-    """
-
-    bound: BoundQuery
-    bits: BitTask | None
-    windows: BoundWindows | None
-
-    @property
-    def task(self) -> Task:
-        """The pattern as Python matches it."""
-        assert self.bits is not None, "a user-defined operator has no pattern"
-        return self.bits.task
-
-
 def plan_crossing(
     query: Query,
     schema: pa.Schema,
@@ -138,7 +113,7 @@ def plan_crossing(
     timeouts: bool = False,
     moved: str | None = None,
     places: bool = False,
-) -> QueryCrossing:
+) -> Crossing:
     """Decide what of rows of a schema crosses.
 
     Parameters
@@ -150,33 +125,33 @@ def plan_crossing(
     moved
         The time, where events may get another one behind the crossing.
     places
-        Whether rows bring their places among all, as a column of their own.
+        Whether rows bring their places among all where ids are asked for, as a column of their own.
     """
-    windows = None if query.windows is None else bind_windows(query, schema)
     if query.operator is not None:
-        return QueryCrossing(
-            schema=schema,
-            columns=tuple(schema.names),
-            bound=bind_operator(query, schema),
-            bits=None,
-            windows=windows,
-        )
+        return Crossing(schema=schema, columns=tuple(schema.names))
     task = prepare(query, schema, timeouts=timeouts)
     if places:
-        # Nothing shows the ids that rows bring.
-        schema = schema.append(EVENT_ID)
-        task = replace(task, bound=replace(task.bound, schema=schema))
+        task = with_places(task)
     bits, computed = _computed_by_catalyst(task, moved)
+    windows = None if query.windows is None else bind_windows(query, schema)
+    schema = task.bound.schema
     used = {*kept_columns(bits.task, schema), *(() if windows is None else windows.columns)}
-    return QueryCrossing(
+    return Crossing(
         schema=schema,
         columns=tuple(name for name in schema.names if name in used),
         computed=computed,
         drop_unused=bits.drop_unused and not counts_unused(task.bound, windows),
-        bound=task.bound,
         bits=bits,
-        windows=windows,
     )
+
+
+def with_places(task: Task) -> Task:
+    """Return a pattern over rows that bring their places among all, where ids are asked for."""
+    bound = task.bound
+    if not bound.has(MatchIdentity):
+        return task
+    # Nothing shows the ids that rows bring.
+    return replace(task, bound=replace(bound, schema=bound.schema.append(EVENT_ID)))
 
 
 def _computed_by_catalyst(

@@ -28,8 +28,8 @@ from outpace.pattern.bound import BoundQuery, MatchOrdinal
 from outpace.pattern.query import Consume, Query, RowsPerMatch, Selection, Skip, WithinKind
 
 
-class Division(Enum):
-    """How rows, or windows of them, are divided among tasks."""
+class Cut(Enum):
+    """Where rows, or windows of them, are cut for tasks."""
 
     KEY = "by key"
     KEY_AND_RANGE = "by key and time range"
@@ -42,7 +42,7 @@ class Division(Enum):
     @property
     def by_range(self) -> bool:
         """Whether ranges of time are tasks of their own."""
-        return self in (Division.RANGE, Division.KEY_AND_RANGE)
+        return self in (Cut.RANGE, Cut.KEY_AND_RANGE)
 
 
 #: Ranges are this many times as long as WITHIN, so a row is in two of them one time in so many,
@@ -53,7 +53,7 @@ RANGE_FACTOR: Final = 32
 _WITHIN_MAX: Final = 1 << 56
 
 
-def divide_rows(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Division, str]:
+def divide_rows(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Cut, str]:
     """Return how rows can be divided, and why not by range where they cannot."""
     assert query.tree is not None
     program = compile_program(query.tree, ast.predicates(query.tree))
@@ -83,11 +83,7 @@ def divide_rows(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple
             and query.effective_skip.skip is not Skip.NONE
         ),
     }
-    whole, ranged = (
-        (Division.KEY, Division.KEY_AND_RANGE)
-        if bound.partition_by
-        else (Division.NONE, Division.RANGE)
-    )
+    whole, ranged = (Cut.KEY, Cut.KEY_AND_RANGE) if bound.partition_by else (Cut.NONE, Cut.RANGE)
     for reason, holds in reasons.items():
         if holds:
             return whole, reason
@@ -117,17 +113,17 @@ def by_windows(query: Query) -> bool:
     return query.windows is not None or query.operator is not None
 
 
-def divide_windows(bound: BoundQuery, windows: BoundWindows | None) -> tuple[Division, str]:
+def divide_windows(bound: BoundQuery, windows: BoundWindows | None) -> tuple[Cut, str]:
     """Return how windows can be divided, and why not otherwise where that is a loss."""
     keyed = bool(bound.partition_by)
     numbered = windows is not None and bound.query.numbered
     if windows is not None and isinstance(windows.kind, ByTime):
-        return Division.TIME, "numbers count the events of all keys" if keyed and numbered else ""
+        return Cut.TIME, "numbers count the events of all keys" if keyed and numbered else ""
     if keyed:
-        return (Division.NUMBERED if numbered else Division.KEY), ""
+        return (Cut.NUMBERED if numbered else Cut.KEY), ""
     if windows is None:
-        return Division.NONE, "one operator takes all events"
-    return Division.SPLIT, ""
+        return Cut.NONE, "one operator takes all events"
+    return Cut.SPLIT, ""
 
 
 def removes_duplicates(query: Query, windows: BoundWindows | None) -> bool:

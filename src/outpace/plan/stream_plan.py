@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.task import fingerprint, kept_columns
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.order.contract import REASON
 from outpace.engine.packing import CORRUPT, Packing
 from outpace.engine.recover.recoverable import check_recoverable
 from outpace.engine.stage import LogReplay, StagePart, StageSpec
@@ -43,19 +42,18 @@ from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
 from outpace.pattern.types import is_string, type_name, value_type
 from outpace.plan.crossing import Crossing, plan_crossing
+from outpace.plan.plan import Division, Plan
 
 #: What is said where alpha follows the load.
 _EARLIER: Final = "the less the stage has to do, the less events wait"
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamPlan(Crossing):
-    """What a query does on a stream, or several.
+@dataclass(frozen=True)
+class StageDivision(Division):
+    """How a stream is divided: rows are packed for stages, which are parts of the operator.
 
     Parameters
     ----------
-    schema, columns, computed, drop_unused
-        What crosses.
     packing
         How rows are packed, and what travels of them.
     stages
@@ -66,98 +64,18 @@ class StreamPlan(Crossing):
     packing: Packing
     stages: tuple[StageSpec, ...]
 
-    @property
-    def operator(self) -> OperatorSpec:
-        """The operator that the stages of one query are parts of."""
-        operator = self.stages[0].operator
-        assert isinstance(operator, OperatorSpec), "several queries have an operator each"
-        return operator
-
-    @property
-    def group(self) -> GroupSpec:
-        """The operators of several queries, which one stage has."""
-        group = self.stages[0].operator
-        assert isinstance(group, GroupSpec), "one query has an operator of its own"
-        return group
-
-    @property
-    def operators(self) -> tuple[OperatorSpec, ...]:
-        """The operators of all queries."""
-        operator = self.stages[0].operator
-        return operator.operators if isinstance(operator, GroupSpec) else (operator,)
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """The queries, each with a disorder where there are several."""
-        return tuple(operator.query for operator in self.operators)
-
-    @property
-    def name(self) -> str:
-        """What they are called together."""
-        first, *others = self.queries
-        return f"{first.name} and {len(others)} more" if others else first.name
-
-    @property
-    def output(self) -> pa.Schema:
-        """The columns of what comes out."""
-        operator = self.stages[0].operator
-        return operator.output
-
-    @property
-    def timed_out(self) -> pa.Schema:
-        """The columns of partial matches that timed out; none where they are not kept."""
-        return self.operator.timed_out if self.operator.timeouts else pa.schema([])
-
-    @property
-    def invalid(self) -> pa.Schema:
-        """The columns of events that cannot be used; `late` ones have those of the input."""
-        return pa.schema([pa.field(REASON, pa.string()), *self.schema])
-
-    def tells_time_in(self, column: str) -> bool:
-        """Say whether the stages know how far time has come in a column of the matches.
-
-        They do where it holds the time of an event of the match, and where no match may start any
-        time ago.
-        """
-        return self.operator.shows_time_in(column) and self.operator.reach is not None
-
-    def tells_time_to(self, other: StreamPlan) -> bool:
-        """Say whether what the stages know of time holds for every query that takes the matches."""
-        times = [one.disorder.time for one in other.operators if one.disorder is not None]
-        return all(map(self.operator.shows_time_in, times))
-
-    def lines(self) -> list[str]:
-        r"""Return what `explain()` shows of the plan.
-
-        Examples
-        --------
-        >>> query = (Query("q").partition_by("key").order_by("ts").pattern("A -> B")
-        ...          .define(A="v > 1", B="v < 1").measures(at="B.ts").within(5))
-        >>> schema = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("v", pa.int64())])
-        >>> print("\n".join(plan_stream(query, schema, 2).lines()))
-        on Spark, as a stream
-          computed by Catalyst: 2 conditions
-            A: (`v` > 1L)
-            B: (`v` < 1L)
-          columns that cross to Python: ts, key, and 1 byte of bits
-          rows that cross: all
-          1. pack: blocks of ts, key and bits; rows that fit no condition only tell the time
-          2. order + match: 2 instances, by key
-          order: each batch is sorted; events before those of an earlier batch are late
-          late events are dropped and counted; invalid events are an error
-        """
-        return ["on Spark, as a stream", *(f"  {line}" for line in self._lines())]
-
-    def _lines(self) -> list[str]:
-        packing, operator = self.packing, self.stages[0].operator
-        named = ", ".join(map(print_name, filter(self.schema.names.count, packing.columns)))
+    def lines(self, plan: Plan[Any]) -> list[str]:
+        """Return what `explain()` shows of a plan over a stream."""
+        packing, operator = self.packing, plan.runs
+        named = ", ".join(map(print_name, filter(packing.schema.names.count, packing.columns)))
         bits = " and bits" if packing.bits is not None else ""
         others = packing.deciding_columns[1:] or tuple(filter(None, [packing.disorder.weighed]))
         *first, last = ["the time", *map(print_name, others)]
         told = " and ".join(filter(None, [", ".join(first), last]))
         only = f"; rows that fit no condition only tell {told}"
         dropped = only if packing.drop else ""
-        lines = [*self.crossing_lines(), f"1. pack: blocks of {named}{bits}{dropped}"]
+        pack = f"1. pack: blocks of {named}{bits}{dropped}"
+        lines = ["on Spark, as a stream", *plan.crossing.lines(), pack]
         keyed = ", by key" if packing.keys and len(self.stages) == 1 else ""
         for place, spec in enumerate(self.stages, 2):
             many = f"{spec.instances} instances{keyed}" if spec.instances > 1 else "1 instance"
@@ -167,9 +85,9 @@ class StreamPlan(Crossing):
             lines.append(f"of {many}, whose rows say in the column query whose they are")
             early = any(query.follows_load for query in operator.queries)
             return [*lines, *([_EARLIER] if early else [])]
-        return [*lines, *self._order_lines()]
+        return [*lines, *self._order_lines(operator.query)]
 
-    def _order_lines(self) -> list[str]:
+    def _order_lines(self, query: Query) -> list[str]:
         packing, disorder = self.packing, self.packing.disorder
         horizon = setting_text(disorder.value.horizon)
         late = {
@@ -189,7 +107,7 @@ class StreamPlan(Crossing):
                 order.append(f"{silent} holds the others back no longer")
         if packing.clocks:
             order.append(f"rows with a {CLOCK} compare that of their source, and are no events")
-        if self.operator.query.follows_load:
+        if query.follows_load:
             order.append(_EARLIER)
         if disorder.value.clocked:
             order.append(
@@ -212,8 +130,8 @@ def plan_stream(
     timeouts: bool = False,
     sources: tuple[str, ...] | None = None,
     log: int | None = None,
-) -> StreamPlan:
-    """Plan a query over a stream with rows of a schema.
+) -> Plan[StageDivision]:
+    r"""Plan a query over a stream with rows of a schema.
 
     Parameters
     ----------
@@ -244,8 +162,22 @@ def plan_stream(
     >>> from outpace.pattern.windows import CountWindows
     >>> query = Query("q").order_by("ts").pattern("A B").over(CountWindows(100, 10)).instances(4)
     >>> plan = plan_stream(query.measures(n="COUNT(*)"), pa.schema([("ts", pa.int64())]), 2)
-    >>> [(spec.name, spec.instances) for spec in plan.stages]
+    >>> [(spec.name, spec.instances) for spec in plan.division.stages]
     [('order + split', 1), ('match', 4), ('merge', 1)]
+    >>> query = (Query("q").partition_by("key").order_by("ts").pattern("A -> B")
+    ...          .define(A="v > 1", B="v < 1").measures(at="B.ts").within(5))
+    >>> schema = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("v", pa.int64())])
+    >>> print("\n".join(plan_stream(query, schema, 2).lines()))
+    on Spark, as a stream
+      computed by Catalyst: 2 conditions
+        A: (`v` > 1L)
+        B: (`v` < 1L)
+      columns that cross to Python: ts, key, and 1 byte of bits
+      rows that cross: all
+      1. pack: blocks of ts, key and bits; rows that fit no condition only tell the time
+      2. order + match: 2 instances, by key
+      order: each batch is sorted; events before those of an earlier batch are late
+      late events are dropped and counted; invalid events are an error
     """
     _check(query, timeouts=timeouts)
     disorder = bind_disorder(query, schema)
@@ -291,7 +223,7 @@ def plan_stream(
     packing = Packing(
         schema=schema,
         columns=tuple(events.names),
-        keys=crossing.bound.partition_by,
+        keys=operator.bound.partition_by,
         instances=stages[0].instances,
         bits=bits if bits is not None and bits.predicates else None,
         drop=drop and (by_times or bool(deciding)),
@@ -305,16 +237,12 @@ def plan_stream(
     packed = {*events.names, CORRUPT, *([] if sources is None else [SOURCE])}
     packed.update([CLOCK] if clocks else [])
     # Time passes with events that no step can use, so they cross and are left out after.
-    return StreamPlan(
-        schema=schema,
-        columns=tuple(name for name in schema.names if name in packed),
-        computed=crossing.computed,
-        packing=packing,
-        stages=stages,
-    )
+    columns = tuple(name for name in schema.names if name in packed)
+    crossing = replace(crossing, columns=columns, drop_unused=False)
+    return Plan(stages[0].operator, crossing, StageDivision(packing, stages))
 
 
-def plan_group(group: QueryGroup, schema: pa.Schema, partitions: int) -> StreamPlan:
+def plan_group(group: QueryGroup, schema: pa.Schema, partitions: int) -> Plan[StageDivision]:
     """Plan several queries over a stream with rows of a schema.
 
     Parameters
@@ -370,7 +298,8 @@ def plan_group(group: QueryGroup, schema: pa.Schema, partitions: int) -> StreamP
         whole=not divided,
     )
     assert spec.output, "columns of one name have one type"
-    return StreamPlan(schema=schema, columns=columns, packing=packing, stages=(stage,))
+    crossing = Crossing(schema=schema, columns=columns)
+    return Plan(spec, crossing, StageDivision(packing, (stage,)))
 
 
 def check_on_spark(query: Query, *, alone: bool) -> None:

@@ -6,7 +6,7 @@ Nothing here knows of Spark: rows come and go as Arrow tables and blocks.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -31,8 +31,9 @@ from outpace.engine.wire import read_delivery, write_delivery
 from outpace.pattern.bind.window_kinds import BoundWindows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.schedulers import ByKey
-from outpace.plan.division import Division
+from outpace.plan.division import Cut
 from outpace.plan.plan import Plan
+from outpace.plan.row_plan import RowDivision
 
 #: Packed rows in the query's order.
 ORDERED: Final = pa.schema(
@@ -83,18 +84,14 @@ class WindowTask:
     ----------
     plan
         The plan.
-    operator
-        The operator that the task has a part of.
-    columns
-        The columns that rows have.
     """
 
-    def __init__(self, plan: Plan, operator: OperatorSpec, columns: Sequence[str]) -> None:
+    def __init__(self, plan: Plan[RowDivision]) -> None:
         self.plan = plan
-        self._spec = operator
+        self._spec: OperatorSpec = plan.operator
         #: The query, with the columns that rows have in the task.
-        self.bound: BoundQuery = operator.bound
-        known = self.bound.schema
+        self.bound: BoundQuery = plan.bound
+        known, columns = self.bound.schema, plan.crossing.row_schema.names
         # Rows that nothing reads have one column all the same, so that they are counted.
         added = [pa.field(name, pa.int8()) for name in columns if name not in known.names]
         #: The types of all columns that rows may have.
@@ -102,7 +99,7 @@ class WindowTask:
 
     def work(self) -> PartitionWork:
         """Return what is done with rows that come sorted, by key where keys are divided."""
-        keys = self.bound.partition_by if self.plan.division is Division.KEY else ()
+        keys = self.bound.partition_by if self.plan.division.cut is Cut.KEY else ()
         return PartitionWork(self._spec, keys)
 
     def matcher(self) -> BatchMatcher:
@@ -162,8 +159,8 @@ class WindowTask:
 
         Memory: the rows of the batches that are not complete.
         """
-        plan = self.plan
-        cutter = BatchCutter(plan.batch_rows, plan.batch_windows, neighbours=plan.neighbours)
+        by = self.plan.division
+        cutter = BatchCutter(by.batch_rows, by.batch_windows, neighbours=by.neighbours)
         held: list[pa.Table] = []
         begin, number = 0, itertools.count()
         for taken in deliveries(Front(self._spec), _stimuli(ordered)):
@@ -240,8 +237,8 @@ class WindowTask:
 
     @property
     def _batches(self) -> TimeBatches:
-        assert self.plan.batches is not None
-        return self.plan.batches
+        assert self.plan.division.batches is not None
+        return self.plan.division.batches
 
     def _times(self, rows: pa.Table) -> Integers:
         assert self._windows.time is not None

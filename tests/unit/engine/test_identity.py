@@ -19,7 +19,7 @@ from outpace.engine.whole import match_whole
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.query import Query
-from outpace.plan.plan import plan_query
+from outpace.plan.row_plan import plan_query
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("kind", pa.int64()), ("name", "i8")])
 INSERTED = -1

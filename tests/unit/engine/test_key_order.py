@@ -96,10 +96,10 @@ def test_a_stage_that_forgets_keys_gives_the_same(
     query: op.Query, table: pa.Table, cuts: list[int]
 ) -> None:
     plan = plan_stream(query, SCHEMA, 1)
-    chain, found = Chain(plan.stages), []
+    chain, found = Chain(plan.division.stages), []
     last = pa.table([[END, END + SLACK + 1], ["z", "z"], [0, 0]], schema=SCHEMA)
     for piece in (*pieces(table, cuts), last):
-        given = chain.run(plan.packing.pack(piece))
+        given = chain.run(plan.division.packing.pack(piece))
         found += [row for rows in given.tables(CellKind.MATCHES) for row in rows.to_pylist()]
     # What lies behind the end has not come out.
     expected = at_once(query, pa.concat_tables([table, last]))

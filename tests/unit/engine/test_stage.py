@@ -23,7 +23,8 @@ from outpace.engine.codec.cell import Cell, CellKind, Counters
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import restore_stage
 from outpace.errors import DataError, StateError
-from outpace.plan.stream_plan import StreamPlan, plan_stream
+from outpace.plan.plan import Plan
+from outpace.plan.stream_plan import StageDivision, plan_stream
 from outpace.testing.stream_chain import BatchOutput, Chain, States
 
 #: A time that decides all that time can.
@@ -48,14 +49,14 @@ UNNUMBERED = SCHEMA.remove(SCHEMA.get_field_index("seq"))
 class Simulated:
     """A chain of stages, run batch by batch as a cluster would, with re-runs of a batch."""
 
-    plan: StreamPlan
+    plan: Plan[StageDivision]
     random: random.Random
     out: dict[CellKind, list[Any]] = field(default_factory=lambda: {kind: [] for kind in CellKind})
     pulse: int = int(NO_TIME)
     counters: list[Counters] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.chain = Chain(self.plan.stages)
+        self.chain = Chain(self.plan.division.stages)
 
     def batch(self, table: pa.Table, watermark: int = NO_TIME) -> None:
         """Run a batch whose rows lie in several tasks; nothing of a crashed run counts."""
@@ -77,7 +78,7 @@ class Simulated:
     def packed(self, table: pa.Table, watermark: int) -> Iterable[Cell]:
         cut = self.random.randint(0, table.num_rows)
         for task, part in enumerate((table.slice(0, cut), table.slice(cut))):
-            for position, cell in enumerate(self.plan.packing.pack(part, watermark)):
+            for position, cell in enumerate(self.plan.division.packing.pack(part, watermark)):
                 if cell.kind is CellKind.INVALID:
                     self.out[CellKind.INVALID] += read_table(cell.block).to_pylist()
                 elif cell.kind is not CellKind.REPORT:
@@ -211,8 +212,8 @@ def test_late_events_are_counted_whether_a_step_can_use_them_or_not(
     else:
         query = query.over(windows).instances(instances)
     plan = plan_stream(query, UNNUMBERED, instances)
-    assert plan.packing.drop
-    assert len(plan.stages) == (3 if windows is not None and instances > 1 else 1)
+    assert plan.division.packing.drop
+    assert len(plan.division.stages) == (3 if windows is not None and instances > 1 else 1)
     chain = Simulated(plan, random.Random(seed))
     greatest = None
     for batch in batches:
@@ -262,8 +263,8 @@ def test_an_adaptive_slack_needs_but_the_times_and_weights_of_events_that_no_ste
     place = UNNUMBERED.get_field_index("v")
     schema = UNNUMBERED.set(place, pa.field("v", pa.float64()))
     plan = plan_stream(query, schema, 2)
-    assert plan.packing.drop
-    assert [spec.instances for spec in plan.stages] == [1]
+    assert plan.division.packing.drop
+    assert [spec.instances for spec in plan.division.stages] == [1]
     chain, alone = Simulated(plan, random.Random(seed)), op.open(query)
     expected, late = [], 0
     for number, batch in enumerate(batches):
@@ -325,7 +326,7 @@ def test_where_sources_or_arrivals_decide_these_columns_alone_are_sent_of_events
     schema = UNNUMBERED.set(place, pa.field("v", pa.float64()))
     schema = schema.append(pa.field("at", pa.int64())).append(pa.field("source", pa.string()))
     plan = plan_stream(query, schema, 2, sources=sources)
-    assert plan.packing.drop
+    assert plan.division.packing.drop
     chain, alone = Simulated(plan, random.Random(seed)), op.open(query, sources=sources)
     expected, late = [], 0
     for number, batch in enumerate(batches):
@@ -341,7 +342,7 @@ def test_where_sources_or_arrivals_decide_these_columns_alone_are_sent_of_events
         ]
         piece = pa.Table.from_pylist(rows, schema)
         expected += alone.push(piece).to_pylist()
-        sent = [cell.kind for cell in plan.packing.pack(piece)]
+        sent = [cell.kind for cell in plan.division.packing.pack(piece)]
         assert (CellKind.SPARSE in sent) == any(kind in "xyz" for _, kind, *_ in batch)
         chain.batch(piece)
         if chain.counters:
@@ -382,7 +383,7 @@ def test_what_is_weighed_of_events_that_no_step_can_use_decides_as_in_process():
         disorder = op.AQKSlack(error=0.2, aggregate="sum", column=column, window=30)
         query = kinds("A -> B").disorder(disorder)
         plan = plan_stream(query, events.schema, 2)
-        assert plan.packing.drop
+        assert plan.division.packing.drop
         chain, alone, other = Simulated(plan, random.Random(3)), op.open(query), op.open(query)
         slacks[column] = []
         for low in range(0, 2000, 100):
@@ -440,14 +441,14 @@ def test_time_that_is_told_releases_events():
 
 def test_time_goes_as_far_as_all_who_tell_it_promise():
     plan = plan_stream(kinds("A -> B").disorder(op.Punctuation()), SCHEMA, 1)
-    stage = plan.stages[0].make()
-    rows = plan.packing.pack(table([event(0, 4, "a")]))
-    pulses = [plan.packing.pulse(watermark) for watermark in (9, 5)]
+    stage = plan.division.stages[0].make()
+    rows = plan.division.packing.pack(table([event(0, 4, "a")]))
+    pulses = [plan.division.packing.pulse(watermark) for watermark in (9, 5)]
     stage.step([cell for cells in (rows, *pulses) for cell in cells if cell.kind in stage.takes])
     assert (stage.counters.released, stage.counters.late) == (1, 0)
-    stage.step(plan.packing.pack(table([event(1, 4, "b"), event(2, 7, "b")]))[:1])
+    stage.step(plan.division.packing.pack(table([event(1, 4, "b"), event(2, 7, "b")]))[:1])
     assert (stage.counters.buffered, stage.counters.late) == (1, 1)
-    [matches, _] = stage.step(plan.packing.pulse(8))
+    [matches, _] = stage.step(plan.division.packing.pulse(8))
     assert read_table(matches.block)["last"].to_pylist() == [2]
 
 
@@ -474,7 +475,7 @@ def test_a_pulse_tells_how_far_back_a_match_may_reach_where_there_is_a_bound(que
 def test_a_state_of_another_query_is_refused():
     saved = simulated(kinds("A -> B"))
     saved.batch(table([event(0, 1, "a")]))
-    [spec] = simulated(kinds("A -> B -> C")).plan.stages
+    [spec] = simulated(kinds("A -> B -> C")).plan.division.stages
     with pytest.raises(StateError, match="belongs to another query"):
         restore_stage(spec, saved.chain.states[0][0])
 
@@ -691,7 +692,7 @@ def test_events_of_an_unknown_source_cannot_be_used(source, reason):
     rows = sourced([(1, "a", "p", 0, "east"), (1, "a", "p", 0, source)])
     query = kinds("A -> B")
     with pytest.raises(DataError, match=reason) as error:
-        plan_stream(query, SOURCED, 1, sources=("east", "west")).packing.pack(rows)
+        plan_stream(query, SOURCED, 1, sources=("east", "west")).division.packing.pack(rows)
     assert "the sources are east, west" in str(error.value)
     guarded = query.disorder(op.InOrder(invalid="quarantine"))
     chain = Simulated(plan_stream(guarded, SOURCED, 1, sources=("east",)), random.Random(1))
@@ -705,7 +706,7 @@ def test_a_source_is_any_kind_of_text(kind):
     schema = SOURCED.set(6, pa.field("source", kind))
     plan = plan_stream(kinds("A -> B"), schema, 1, sources=("east", "west"))
     rows = sourced([(1, "a", "p", 0, "west"), (2, "a", "p", 0, "east")]).cast(schema)
-    cells = plan.packing.pack(rows)
+    cells = plan.division.packing.pack(rows)
     assert [cell.source for cell in cells if cell.kind is CellKind.EVENTS] == [0, 1]
 
 
@@ -717,4 +718,4 @@ def test_a_state_of_other_sources_is_refused():
     saved = Simulated(one, random.Random(1))
     saved.batch(sourced([(1, "a", "p", 0, "east")]))
     with pytest.raises(StateError, match="belongs to another query"):
-        restore_stage(other.stages[0], saved.chain.states[0][0])
+        restore_stage(other.division.stages[0], saved.chain.states[0][0])

@@ -75,11 +75,11 @@ def test_they_take_back_and_find_what_one_place_does(
 ) -> None:
     random, query = Random(seed), query.disorder(disorder)
     plan = plan_stream(query, SCHEMA, 2)
-    assert StagePart.BACK in [one.part for one in plan.stages]
-    chain, beside = Chain(plan.stages), op.open(query)
+    assert StagePart.BACK in [one.part for one in plan.division.stages]
+    chain, beside = Chain(plan.division.stages), op.open(query)
     sure, known = Told(), Told()
     for piece in arriving(random):
-        cells = plan.packing.pack(piece)
+        cells = plan.division.packing.pack(piece)
         again, _ = chain.crash(cells)
         given = chain.run(cells)
         assert given.cells == again.cells, "a batch that is run again gives the same"
@@ -96,11 +96,11 @@ def test_the_stages_count_what_they_take_back() -> None:
     query = op.Query("q").order_by("ts").pattern("A B").define(B="v > A.v").measures(at="B.ts")
     query = query.over(op.windows.time(10, slide=5)).instances(2)
     plan = plan_stream(query.disorder(op.Speculative(50, alpha=0)), SCHEMA, 2)
-    chain, counted, moved = Chain(plan.stages), [], []
+    chain, counted, moved = Chain(plan.division.stages), [], []
     # What comes at 2 is part of the match in the place of what came at 3.
     for events in (((1, 1), (3, 2), (12, 1), (20, 1)), ((2, 9), (30, 1)), ((900, 1),)):
         rows = [{"ts": ts, "seq": ts, "key": "u", "v": v} for ts, v in events]
-        given = chain.run(plan.packing.pack(pa.Table.from_pylist(rows, SCHEMA)))
+        given = chain.run(plan.division.packing.pack(pa.Table.from_pylist(rows, SCHEMA)))
         (front,), _, (back,) = given.counters
         changes = back.tentative, back.retracted, back.confirmed
         counted.append((front.rollbacks, front.replayed, *changes))
@@ -115,10 +115,10 @@ def test_a_stage_tells_what_its_checkpoints_took() -> None:
     query = op.Query("q").order_by("ts").pattern("A B").define(B="v > A.v").measures(at="B.ts")
     query = query.disorder(op.Speculative(50, alpha=0, checkpoints=1))
     plan = plan_stream(query, SCHEMA, 2)
-    stage, taken = plan.stages[0].make(), []
+    stage, taken = plan.division.stages[0].make(), []
     for first, load in ((0, None), (10, HostLoad(busy=0.5, worked=0.02))):
         rows = [{"ts": ts, "seq": ts, "key": "u", "v": 1} for ts in range(first, first + 10)]
-        cells = plan.packing.pack(pa.Table.from_pylist(rows, SCHEMA))
+        cells = plan.division.packing.pack(pa.Table.from_pylist(rows, SCHEMA))
         run_step(stage, cells, 0, 1, load=load)
         taken.append((stage.counters.checkpoints, stage.counters.checkpoint_us > 0))
     # The last event waits for the next.
@@ -131,12 +131,12 @@ def test_what_is_saved_is_what_k_keeps_and_not_the_batch(windows: object) -> Non
     if windows is not None:
         query = query.over(windows).instances(2)
     plan = plan_stream(query.disorder(op.Speculative(50, alpha=0, checkpoints=1000)), SCHEMA, 2)
-    chain, sizes = Chain(plan.stages), []
+    chain, sizes = Chain(plan.division.stages), []
     for size in (5_000, 50_000):
         first = len(sizes) * 5_000
         seq = pa.array(range(first, first + size))
         values = [number * 7 % 10 for number in range(size)]
         rows = {"ts": seq, "seq": seq, "key": ["u"] * size, "v": values}
-        chain.run(plan.packing.pack(pa.table(rows, schema=SCHEMA)))
+        chain.run(plan.division.packing.pack(pa.table(rows, schema=SCHEMA)))
         sizes.append(chain.state_bytes)
     assert sizes[1] < 1.2 * sizes[0] < 200_000

@@ -15,7 +15,7 @@ from outpace.pattern import ast, query
 from outpace.pattern.disorder import KSlack, MPKSlack
 from outpace.pattern.query import Query
 from outpace.pattern.windows import BetweenWindows, CountWindows, WindowPredicate
-from outpace.plan.plan import plan_query
+from outpace.plan.row_plan import plan_query
 from outpace.plan.stream_plan import plan_stream
 
 TICKS = pa.schema([("ts", pa.timestamp("us")), ("symbol", pa.string()), ("price", pa.float64())])

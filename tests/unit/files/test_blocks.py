@@ -13,10 +13,12 @@ import outpace as op
 from outpace.engine.codec.pack import unpack
 from outpace.files import blocks
 from outpace.files.blocks import bucket_count, pack_units, rows_of_largest_key
+from outpace.files.match import read_unit
 from outpace.files.parquet import FileList, list_files, parquet
-from outpace.files.plan import Way, plan_files
+from outpace.files.plan import Way, for_tasks, packer_of, plan_files
 from outpace.pattern.query import Query
-from outpace.plan.division import Division
+from outpace.plan.division import Cut
+from outpace.plan.window_task import WindowTask
 
 SIZE = 20_000
 
@@ -50,10 +52,9 @@ def files(tmp_path: Path) -> FileList:
 
 def test_the_plan_names_what_is_read_and_what_travels(files: FileList) -> None:
     plan = plan_files(files, QUERY)
-    assert plan.columns == ("ts", "key", "kind", "v")
-    assert plan.packed == ("ts", "key", "v", "__outpace_bits_0")
-    assert plan.query_plan.drop_unused
-    assert [(unit.first, unit.stop) for unit in plan.units] == [(0, 14)]
+    assert plan.crossing.columns == ("ts", "key", "kind", "v")
+    assert plan.crossing.drop_unused
+    assert [(unit.first, unit.stop) for unit in plan.division.units] == [(0, 14)]
     assert plan.lines() == [
         "on Parquet files",
         "  row groups: 14, 0 not read, 0 not searched",
@@ -71,13 +72,13 @@ def test_what_is_read_and_packed_is_enough_to_match(
 ) -> None:
     monkeypatch.setattr(blocks, "UNIT_ROWS", 4000)
     monkeypatch.setattr(blocks, "_SPREAD_ROWS", 5000)
-    plan = plan_files(files, QUERY).for_tasks()
-    assert (plan.way, plan.buckets) == (Way.PACKED, 4)
-    cells = [plan.packer().pack(plan.read(unit), n) for n, unit in enumerate(plan.units)]
+    plan = for_tasks(plan_files(files, QUERY))
+    assert (plan.division.way, plan.division.buckets) == (Way.PACKED, 4)
+    cells = [packer_of(plan).pack(read_unit(plan, n), n) for n in range(len(plan.division.units))]
     stored: dict[int, list[tuple[int, pa.Buffer]]] = {}
     for row in pa.Table.from_batches(cells).to_pylist():
         stored.setdefault(row["bucket"], []).append((row["position"], pa.py_buffer(row["block"])))
-    task = plan.task()
+    task = WindowTask(plan)
     found = [task.work().whole(unpack(part, task.rows)) for part in stored.values()]
     table = pa.concat_tables([files.read(group, files.schema.names) for group in files.groups])
     expected = sorted(op.match(table, QUERY).to_pylist(), key=repr)
@@ -94,18 +95,18 @@ def test_a_large_key_is_cut_where_the_query_allows_it(
     files: FileList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     within = QUERY.within(10)
-    assert plan_files(files, within).query_plan.reason == "there are few rows"
+    assert plan_files(files, within).division.reason == "there are few rows"
     monkeypatch.setattr(blocks, "BUCKET_ROWS", SIZE // 4)
-    assert plan_files(files, within).query_plan.division is Division.KEY_AND_RANGE
-    assert plan_files(files, within).query_plan.width >= 10
+    assert plan_files(files, within).division.cut is Cut.KEY_AND_RANGE
+    assert plan_files(files, within).division.width >= 10
     for query, shuffles in (
         (within, False),
         (within.partition_by("key", "v"), True),
         (QUERY, True),
     ):
-        assert plan_files(files, query, shuffles=shuffles).query_plan.division is Division.KEY
-    numbered = plan_files(files, within.measures(number="MATCH_NUMBER()")).query_plan
-    assert (numbered.division, numbered.reason) == (Division.KEY, "matches are numbered")
+        assert plan_files(files, query, shuffles=shuffles).division.cut is Cut.KEY
+    numbered = plan_files(files, within.measures(number="MATCH_NUMBER()")).division
+    assert (numbered.cut, numbered.reason) == (Cut.KEY, "matches are numbered")
 
 
 def test_buckets_are_bounded_by_rows_and_by_bytes() -> None:

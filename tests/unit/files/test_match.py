@@ -22,9 +22,10 @@ import outpace as op
 from outpace.files import blocks
 from outpace.files.match import match_core, match_in_order
 from outpace.files.parquet import list_files, parquet
-from outpace.files.plan import FilesPlan, Way, plan_files
+from outpace.files.plan import FileDivision, Way, for_tasks, plan_files
 from outpace.pattern.query import OrderItem, Query
-from outpace.plan.division import Division
+from outpace.plan.division import Cut
+from outpace.plan.plan import Plan
 
 
 def chain(**definitions: str) -> Query:
@@ -44,7 +45,7 @@ def events(kinds: list[int], times: list[int] | None = None) -> pa.Table:
     return pa.table({"ts": ts.astype(np.int64), "kind": np.array(kinds, np.int64)})
 
 
-def plan_of(table: pa.Table, rows: int, query: Query, folder: Path) -> FilesPlan:
+def plan_of(table: pa.Table, rows: int, query: Query, folder: Path) -> Plan[FileDivision]:
     pq.write_table(table, folder / "f.parquet", row_group_size=rows)
     return plan_files(list_files(parquet(folder)), query)
 
@@ -84,9 +85,10 @@ def test_any_cut_of_row_groups_gives_what_one_table_gives(data: st.DataObject) -
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(blocks, "UNIT_ROWS", data.draw(st.sampled_from((1, 15)), label="unit"))
         plan = plan_of(table, rows, query, Path(folder))
-        assert plan.query_plan.division is Division.RANGE
-        inner = data.draw(st.sets(st.integers(0, len(plan.units)), max_size=4), label="cuts")
-        edges = sorted({0, len(plan.units), *inner})
+        assert plan.division.cut is Cut.RANGE
+        units = len(plan.division.units)
+        inner = data.draw(st.sets(st.integers(0, units), max_size=4), label="cuts")
+        edges = sorted({0, units, *inner})
         found = [part for low, high in pairwise(edges) for part in match_core(plan, low, high)]
     assert in_any_order(found) == in_any_order([op.match(table, query)])
 
@@ -95,13 +97,13 @@ def test_any_cut_of_row_groups_gives_what_one_table_gives(data: st.DataObject) -
 def test_rows_inside_row_groups_are_sorted_and_row_groups_are_put_in_order(tmp_path: Path) -> None:
     table = events([0, 1, 1, 0, 0, 1, 0, 1], [6, 7, 5, 4, 1, 0, 3, 2])
     plan = plan_of(table, 2, chain(), tmp_path)
-    assert [group.number for group in plan.files.groups] == [2, 3, 1, 0]
+    assert [group.number for group in plan.division.files.groups] == [2, 3, 1, 0]
     expected = in_any_order([op.match(table, chain())])
     assert expected
     assert in_any_order([*match_core(plan, 0, 2), *match_core(plan, 2, 4)]) == expected
     limited = chain().limit(2)
     plan = plan_of(table, 2, limited, tmp_path)
-    assert (plan.query_plan.division, plan.query_plan.reason) == (Division.NONE, "there is a limit")
+    assert (plan.division.cut, plan.division.reason) == (Cut.NONE, "there is a limit")
     assert in_any_order(list(match_in_order(plan))) == in_any_order(
         [op.match(table, chain().limit(2))]
     )
@@ -114,8 +116,8 @@ def test_a_row_group_without_a_start_is_read_only_for_windows_that_reach_into_it
     query = chain().within(1000).pattern("A B")
     kinds = [1] * 10 + [1] * 10 + [1] * 9 + [0] + [1] * 10
     plan = plan_of(events(kinds), 10, query, tmp_path)
-    assert [unit.searched for unit in plan.units] == [False, False, True, False]
-    assert plan.pruned == 0
+    assert [unit.searched for unit in plan.division.units] == [False, False, True, False]
+    assert plan.division.pruned == 0
     assert "  row groups: 4, 0 not read, 3 not searched" in plan.lines()
     (tmp_path / "f.parquet").rename(tmp_path / "gone")
     assert list(match_core(plan, 0, 2)) == []
@@ -128,14 +130,14 @@ def test_a_keyed_query_is_packed_by_key_also_with_a_time_bound(tmp_path: Path) -
     pq.write_table(pa.table({"key": ["a", "b"], "ts": [1, 2]}), file)
     query = Query("q").partition_by("key").order_by("ts").pattern("A B").within(10)
     plan = plan_files(list_files(parquet(file)), query.define(A="ts > 5"))
-    assert plan.query_plan.division is Division.KEY
+    assert plan.division.cut is Cut.KEY
     assert "  row groups: 1, 0 not read, 0 not searched" in plan.lines()
 
 
 @pytest.mark.usefixtures("small_units")
 def test_what_footers_say_is_not_sent_to_tasks(tmp_path: Path) -> None:
     plan = plan_of(events([0, 1] * 10), 2, chain(), tmp_path)
-    sent = plan.for_tasks()
+    sent = for_tasks(plan)
     assert b"Statistics" in pickle.dumps(plan)
     assert b"Statistics" not in pickle.dumps(sent)
     found = [in_any_order(list(match_core(one, 0, 10))) for one in (plan, sent)]
@@ -146,7 +148,7 @@ def test_what_footers_say_is_not_sent_to_tasks(tmp_path: Path) -> None:
 def test_only_the_columns_that_are_used_are_read(tmp_path: Path) -> None:
     table = events([0, 2, 1, 0, 1, 1])
     plan = plan_of(table.append_column("more", pa.array(range(6))), 3, chain(), tmp_path)
-    assert plan.columns == ("ts", "kind")
+    assert plan.crossing.columns == ("ts", "kind")
     path = tmp_path / "f.parquet"
     content = bytearray(path.read_bytes())
     for number in range(2):
@@ -163,11 +165,11 @@ def test_only_the_columns_that_are_used_are_read(tmp_path: Path) -> None:
 def test_a_row_group_that_no_step_can_use_is_not_read(tmp_path: Path) -> None:
     kinds = [0, 2, 2, 2, 2, 2, 1, 2]
     plan = plan_of(events(kinds), 2, chain(), tmp_path)
-    assert (plan.pruned, len(plan.units), plan.files.rows) == (2, 2, 4)
+    assert (plan.division.pruned, len(plan.division.units), plan.division.files.rows) == (2, 2, 4)
     found = [*match_core(plan, 0, 1), *match_core(plan, 1, 2)]
     assert in_any_order(found) == ["{'s': 0, 'e': 6}"]
     strict = plan_of(events(kinds), 2, chain().pattern("A B"), tmp_path)
-    assert strict.pruned == 0
+    assert strict.division.pruned == 0
 
 
 def test_a_start_that_only_looking_back_tries_does_not_fail_the_query(tmp_path: Path) -> None:
@@ -224,16 +226,16 @@ def test_the_order_is_taken_from_statistics(
     known = ["ts", "kind", "missing"]
     pq.write_table(table, tmp_path / "f", row_group_size=2, write_statistics=known)
     plan = plan_files(list_files(parquet(tmp_path)), query)
-    assert plan.order is not None
-    assert re.search(reason, plan.order.reason)
-    assert (plan.way is Way.ROWS) == sorts
+    assert plan.division.order is not None
+    assert re.search(reason, plan.division.order.reason)
+    assert (plan.division.way is Way.ROWS) == sorts
     assert any("Spark sorts" in line for line in plan.lines()) == sorts
 
 
 def test_rows_that_spark_sorts_are_not_cut_where_their_neighbours_count(tmp_path: Path) -> None:
     query = chain(B="kind > PREV(kind)")
     plan = plan_of(events([0, 1, 0, 1], [1, 2, 3, 4]), 2, query, tmp_path)
-    assert plan.query_plan.division is Division.RANGE
+    assert plan.division.cut is Cut.RANGE
     plan = plan_of(events([0, 1, 0, 1], [1, 3, 2, 4]), 2, query, tmp_path)
-    assert plan.way is Way.ROWS
+    assert plan.division.way is Way.ROWS
     assert plan.lines()[-1].startswith("  divided not at all: PREV or NEXT may reach")

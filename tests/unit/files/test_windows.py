@@ -19,9 +19,9 @@ from support.window_queries import DRIFTS, KINDS, PATTERNS, rows, tables
 
 from outpace.files import blocks
 from outpace.files import plan as files_plan
-from outpace.files.match import FileWindows, match_in_order
+from outpace.files.match import FileWindows, match_in_order, read_unit
 from outpace.files.parquet import list_files, parquet
-from outpace.files.plan import Way, plan_files
+from outpace.files.plan import Way, for_tasks, packer_of, plan_files, split_columns
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
 from outpace.pattern.windows import CountWindows
@@ -43,23 +43,25 @@ def from_files(query: Query, table: pa.Table, group: int) -> tuple[Way, int, lis
     with tempfile.TemporaryDirectory() as folder:
         pq.write_table(table, Path(folder, "events.parquet"), row_group_size=group)
         plan = plan_files(list_files(parquet(folder)), query)
-        sent = plan.for_tasks()
+        sent = for_tasks(plan)
         files = FileWindows(sent)
         found: list[pa.Table] = []
-        if plan.way is Way.SHARES:
-            found = [files.match_share(share) for share in range(len(plan.shares))]
-        elif plan.way is Way.DESCRIBED:
+        if plan.division.way is Way.SHARES:
+            found = [files.match_share(share) for share in range(len(plan.division.shares))]
+        elif plan.division.way is Way.DESCRIBED:
             found = list(files.match_described(files.split()))
-        elif plan.way is Way.NUMBERED:
+        elif plan.division.way is Way.NUMBERED:
             cells = pa.Table.from_batches(list(files.number()), NUMBERED).sort_by("bucket")
             found = list(files.task.match_numbered(cells.to_batches(1)))
-        elif plan.way is Way.IN_ORDER:
+        elif plan.division.way is Way.IN_ORDER:
             found = list(match_in_order(sent))
-        elif plan.way is Way.PACKED:
-            parts = [plan.packer().select(sent.read(unit)) for unit in sent.units]
+        elif plan.division.way is Way.PACKED:
+            parts = [
+                packer_of(plan).select(read_unit(sent, n)) for n in range(len(sent.division.units))
+            ]
             found = [files.task.work().whole(pa.concat_tables(parts))] if parts else []
         given = pa.concat_tables([plan.bound.output.empty_table(), *found])
-        return plan.way, len(plan.shares), rows(given)
+        return plan.division.way, len(plan.division.shares), rows(given)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -124,7 +126,7 @@ def test_only_what_opens_and_closes_windows_is_read_to_split(tmp_path: Path) -> 
     for kind, columns in (("session", ("ts",)), ("between", ("ts", "kind"))):
         query = PATTERNS["next"].over(KINDS[kind])
         plan = plan_files(list_files(parquet(tmp_path)), query)
-        assert plan.split_columns == columns
+        assert split_columns(plan) == columns
         assert f"columns read to split: {', '.join(columns)}" in "\n".join(plan.lines())
 
 

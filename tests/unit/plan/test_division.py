@@ -16,9 +16,9 @@ from outpace.plan.division import (
     BATCH_ROWS,
     DISJOINT_WINDOWS,
     LARGE_BATCH_ROWS,
-    Division,
+    Cut,
 )
-from outpace.plan.plan import plan_query
+from outpace.plan.row_plan import plan_query
 
 SCHEMA = pa.schema(
     [("ts", pa.int64()), ("id", pa.int64()), ("kind", pa.string()), ("key", pa.int64())]
@@ -38,14 +38,14 @@ class Nothing(EventOperator):
 def test_the_division_of_each_kind(kind: str) -> None:
     query = PATTERNS["next"].over(KINDS[kind])
     timed = kind.startswith("time")
-    whole = Division.TIME if timed else Division.SPLIT
-    assert plan_query(query, SCHEMA).division is whole
+    whole = Cut.TIME if timed else Cut.SPLIT
+    assert plan_query(query, SCHEMA).division.cut is whole
     keyed = query.partition_by("key")
     plan = plan_query(keyed, SCHEMA)
-    assert plan.division is (Division.TIME if timed else Division.KEY)
+    assert plan.division.cut is (Cut.TIME if timed else Cut.KEY)
     assert not plan.keys_together
     numbered = plan_query(keyed.over(KINDS[kind], numbered=True), SCHEMA)
-    assert numbered.division is (Division.TIME if timed else Division.NUMBERED)
+    assert numbered.division.cut is (Cut.TIME if timed else Cut.NUMBERED)
     assert numbered.keys_together
     said = (
         "all keys together: numbers count" if timed else "has numbered the events of all keys: key"
@@ -56,36 +56,36 @@ def test_the_division_of_each_kind(kind: str) -> None:
 @pytest.mark.parametrize("name", ["numbered matches", "looks around", "rows"])
 def test_keys_are_divided_though_a_match_looks_different_in_other_windows(name: str) -> None:
     query = PATTERNS[name].partition_by("key")
-    assert plan_query(query.over(CountWindows(4, 2)), SCHEMA).division is Division.KEY
+    assert plan_query(query.over(CountWindows(4, 2)), SCHEMA).division.cut is Cut.KEY
     assert not plan_query(query.over(TimeWindows(4, 2)), SCHEMA).keys_together
 
 
 def test_batches_are_long_beside_what_overlaps_them() -> None:
     query = PATTERNS["next"]
-    sliding = plan_query(query.over(TimeWindows(10, 2)), SCHEMA).batches
+    sliding = plan_query(query.over(TimeWindows(10, 2)), SCHEMA).division.batches
     assert sliding is not None
     assert (sliding.count, sliding.margin) == (BATCH_FACTOR * 4, 4)
-    tumbling = plan_query(query.over(TimeWindows(10, 10)), SCHEMA).batches
+    tumbling = plan_query(query.over(TimeWindows(10, 10)), SCHEMA).division.batches
     assert tumbling is not None
     assert (tumbling.count, tumbling.margin, tumbling.duplication) == (DISJOINT_WINDOWS, 0, 1.0)
     chosen = query.over(TimeWindows(10, 2), duplicates=True).instances(2, Batches(7))
-    batches = plan_query(chosen, SCHEMA).batches
+    batches = plan_query(chosen, SCHEMA).division.batches
     assert batches is not None
     # The formula of the paper's schedulers: 1 + (size - slide) / (batch * slide).
     assert batches.duplication == 1 + (10 - 2) / (7 * 2)
-    assert plan_query(query.over(CountWindows(5, 1)), SCHEMA).batch_rows == BATCH_ROWS
+    assert plan_query(query.over(CountWindows(5, 1)), SCHEMA).division.batch_rows == BATCH_ROWS
     large = plan_query(query.over(CountWindows(1_000_000, 10)), SCHEMA)
-    assert large.batch_rows == BATCH_FACTOR * 999_990
+    assert large.division.batch_rows == BATCH_FACTOR * 999_990
     larger = plan_query(query.over(CountWindows(10_000_000, 10)), SCHEMA)
-    assert larger.batch_rows == LARGE_BATCH_ROWS
-    assert plan_query(chosen.over(CountWindows(5, 1)), SCHEMA).batch_windows == 7
+    assert larger.division.batch_rows == LARGE_BATCH_ROWS
+    assert plan_query(chosen.over(CountWindows(5, 1)), SCHEMA).division.batch_windows == 7
 
 
 def test_instances_are_tasks() -> None:
     query = PATTERNS["next"].over(CountWindows(5, 2))
-    assert plan_query(query, SCHEMA).tasks is None
+    assert plan_query(query, SCHEMA).division.tasks is None
     plan = plan_query(query.instances(6, RoundRobin()), SCHEMA)
-    assert plan.tasks == 6
+    assert plan.division.tasks == 6
     text = explain(query.instances(6, RoundRobin()), plan).text
     assert "tasks that match: 6" in text
     # What the host says of instances and of merging is not said a second time, otherwise.
@@ -97,7 +97,7 @@ def test_instances_are_tasks() -> None:
 def test_rows_stay_behind_only_where_no_window_and_no_number_counts_them() -> None:
     query = PATTERNS["next"]
     time = TimeWindows(10, 2)
-    assert plan_query(query.over(time), SCHEMA).used_sql is not None
+    assert plan_query(query.over(time), SCHEMA).crossing.used_sql is not None
     for other in (
         query.over(time, numbered=True),
         query.over(CountWindows(5, 1)),
@@ -105,21 +105,21 @@ def test_rows_stay_behind_only_where_no_window_and_no_number_counts_them() -> No
         PATTERNS["numbered matches"].over(time),
         pattern("A B").over(time),
     ):
-        assert plan_query(other, SCHEMA).used_sql is None
+        assert plan_query(other, SCHEMA).crossing.used_sql is None
 
 
 def test_columns_that_open_and_close_windows_cross() -> None:
     query = PATTERNS["next"].over(KINDS["between"])
-    assert plan_query(query, SCHEMA).columns == ("ts", "id", "kind")
-    assert plan_query(query.over(KINDS["count"]), SCHEMA).columns == ("ts", "id")
+    assert plan_query(query, SCHEMA).crossing.columns == ("ts", "id", "kind")
+    assert plan_query(query.over(KINDS["count"]), SCHEMA).crossing.columns == ("ts", "id")
 
 
 def test_operators_are_divided_like_patterns() -> None:
     query = Query("q").order_by("ts").apply(Nothing)
     alone = plan_query(query, SCHEMA)
-    assert (alone.division, alone.columns) == (Division.NONE, tuple(SCHEMA.names))
+    assert (alone.division.cut, alone.crossing.columns) == (Cut.NONE, tuple(SCHEMA.names))
     assert "divided not at all: one operator takes all events" in "\n".join(alone.lines())
-    assert plan_query(query.partition_by("key"), SCHEMA).division is Division.KEY
+    assert plan_query(query.partition_by("key"), SCHEMA).division.cut is Cut.KEY
     windowed = plan_query(query.over(CountWindows(5, 1)), SCHEMA)
     # Every window gives rows of its own, so there are no duplicates.
-    assert (windowed.division, windowed.neighbours) == (Division.SPLIT, False)
+    assert (windowed.division.cut, windowed.division.neighbours) == (Cut.SPLIT, False)

@@ -20,7 +20,8 @@ from outpace.engine.codec.table import read_table
 from outpace.engine.message import HostLoad
 from outpace.engine.stage import restore_stage, run_step, save_stage
 from outpace.pattern.disorder import Late
-from outpace.plan.stream_plan import StreamPlan, plan_group, plan_stream
+from outpace.plan.plan import Plan
+from outpace.plan.stream_plan import StageDivision, plan_group, plan_stream
 
 RISE = op.Query("rise").partition_by("key").order_by("ts").pattern("A B").define(B="v > A.v")
 PAIRS = op.Query("pairs").order_by("ts").pattern("A B").measures(a="A.ts", b="B.ts")
@@ -28,13 +29,13 @@ PAIRS = PAIRS.skip_to_next_row()
 LOW = op.Query("low").order_by("ts").pattern("A").define(A="v < 1")
 
 
-def streamed(plan: StreamPlan, pieces: list[pa.Table]) -> Counter[str]:
+def streamed(plan: Plan[StageDivision], pieces: list[pa.Table]) -> Counter[str]:
     """Let the stage take pieces, one batch each, saved and read again between them."""
-    (spec,) = plan.stages
+    (spec,) = plan.division.stages
     states: list[bytes | None] = [None] * spec.instances
     found: Counter[str] = Counter()
     for piece in pieces:
-        cells = [cell for cell in plan.packing.pack(piece) if cell.kind is CellKind.EVENTS]
+        cells = [cell for cell in plan.division.packing.pack(piece) if cell.kind is CellKind.EVENTS]
         for number, state in enumerate(states):
             stage = restore_stage(spec, state, number)
             own = [cell for cell in cells if cell.instance == number]
@@ -44,7 +45,9 @@ def streamed(plan: StreamPlan, pieces: list[pa.Table]) -> Counter[str]:
     return found
 
 
-def in_process(group: op.QueryGroup, plan: StreamPlan, pieces: list[pa.Table]) -> Counter[str]:
+def in_process(
+    group: op.QueryGroup, plan: Plan[StageDivision], pieces: list[pa.Table]
+) -> Counter[str]:
     matcher, nothing = op.open(group), dict.fromkeys(plan.output.names)
     found = ((name, table) for piece in pieces for name, table in matcher.push(piece).items())
     rows = (nothing | {"query": name} | row for name, table in found for row in table.to_pylist())
@@ -76,12 +79,12 @@ def test_every_group_finds_what_it_finds_in_process(seed: int, keyed: bool) -> N
     assert streamed(plan, pieces) == in_process(group, plan, pieces)
 
 
-def counters(plan: StreamPlan, pieces: list[pa.Table]) -> list[Counters]:
+def counters(plan: Plan[StageDivision], pieces: list[pa.Table]) -> list[Counters]:
     """What the only stage counts, batch by batch."""
-    (spec,) = plan.stages
+    (spec,) = plan.division.stages
     stage, found = spec.make(), []
     for piece in pieces:
-        run_step(stage, plan.packing.pack(piece), 0, 1)
+        run_step(stage, plan.division.packing.pack(piece), 0, 1)
         found.append(stage.counters)
     return found
 
@@ -106,10 +109,10 @@ CHANGING = {
 }
 
 
-def changed(plan: StreamPlan, seed: int) -> list[tuple[list[dict[str, object]], Counters]]:
+def changed(plan: Plan[StageDivision], seed: int) -> list[tuple[list[dict[str, object]], Counters]]:
     """What a stage tells of each batch: the rows, and what it counts."""
     random, told, state, now = Random(seed), [], None, 0
-    pieces, (spec,) = drawn_pieces(random), plan.stages
+    pieces, (spec,) = drawn_pieces(random), plan.division.stages
     times = sorted(time for piece in pieces for time in piece["ts"].to_pylist())
     given: Counter[int] = Counter()
     for piece in pieces:
@@ -119,7 +122,7 @@ def changed(plan: StreamPlan, seed: int) -> list[tuple[list[dict[str, object]], 
             given[time] += 1
         now += random.randint(0, 15)
         stage = restore_stage(spec, state)
-        cells = plan.packing.pack(piece.append_column("seq", pa.array(numbers)))
+        cells = plan.division.packing.pack(piece.append_column("seq", pa.array(numbers)))
         cells = [cell for cell in cells if cell.kind is CellKind.EVENTS]
         busy = random.choice([None, 0.1, 0.8, 0.95])
         load = None if busy is None else HostLoad(busy, busy / 100)
@@ -138,7 +141,7 @@ def test_a_query_that_takes_matches_back_is_in_a_group_what_it_is_alone(
 ) -> None:
     query, schema = CHANGING[name], SCHEMA.append(pa.field("seq", pa.int64()))
     alone, group = plan_stream(query, schema, 1), plan_group(op.group(query), schema, 1)
-    assert group.stages[0].measured == query.speculates
+    assert group.division.stages[0].measured == query.speculates
     for (rows, one), (both, two) in zip(changed(alone, seed), changed(group, seed), strict=True):
         assert both == [{"query": query.name} | row for row in rows]
         assert two == one
@@ -156,7 +159,7 @@ def test_what_a_stream_has_no_place_for_is_refused(disorder: object) -> None:
 
 def test_queries_that_agree_on_the_key_are_divided_by_it() -> None:
     def instances(*queries: op.Query) -> int:
-        return plan_group(op.group(*queries), SCHEMA, 3).stages[0].instances
+        return plan_group(op.group(*queries), SCHEMA, 3).division.stages[0].instances
 
     other = op.Query("other").partition_by("key").order_by("ts").pattern("A").define(A="v = 1")
     assert instances(RISE, other) == 3
@@ -170,7 +173,7 @@ def test_queries_that_agree_on_the_key_are_divided_by_it() -> None:
 def test_only_what_is_read_crosses_and_what_is_explained_says_where_it_goes() -> None:
     schema = SCHEMA.append(pa.field("unused", pa.string()))
     plan = plan_group(op.group(RISE, LOW), schema, 3)
-    assert plan.columns == ("ts", "key", "v")
+    assert plan.crossing.columns == ("ts", "key", "v")
     assert "  2. order + match of all: 1 instance" in plan.lines()
     assert (
         "  2. order + match of all: 3 instances, by key"
@@ -179,10 +182,11 @@ def test_only_what_is_read_crosses_and_what_is_explained_says_where_it_goes() ->
 
 
 def test_the_state_of_another_group_is_refused() -> None:
-    def stage(*queries: op.Query) -> StreamPlan:
+    def stage(*queries: op.Query) -> Plan[StageDivision]:
         return plan_group(op.group(*queries), SCHEMA, 1)
 
-    (spec,), (other,) = stage(RISE, LOW).stages, stage(RISE, LOW.define(A="v < 2")).stages
+    (spec,) = stage(RISE, LOW).division.stages
+    (other,) = stage(RISE, LOW.define(A="v < 2")).division.stages
     state = save_stage(spec, spec.make())
     assert restore_stage(spec, state)
     with pytest.raises(op.StateError, match="belongs to another query"):
@@ -204,7 +208,7 @@ def test_a_plan_is_that_of_every_query() -> None:
     assert plan.name == "rise and 1 more"
     assert [query.name for query in plan.queries] == ["rise", "low"]
     assert plan.output.names[:2] == ["query", "key"]
-    assert plan.packing.keys == ()
+    assert plan.division.packing.keys == ()
 
 
 def test_time_is_told_to_a_group_where_every_query_goes_by_it() -> None:

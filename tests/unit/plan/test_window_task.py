@@ -20,18 +20,19 @@ from outpace.engine.rows.partition import one_array
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
 from outpace.pattern.windows import CountWindows
-from outpace.plan.division import Division
-from outpace.plan.plan import Plan, plan_query
+from outpace.plan.division import Cut
+from outpace.plan.plan import Plan
+from outpace.plan.row_plan import RowDivision, plan_query
 from outpace.plan.window_task import NUMBERED, WindowTask
 
 
-def crossing(plan: Plan, table: pa.Table) -> pa.Table:
+def crossing(plan: Plan[RowDivision], table: pa.Table) -> pa.Table:
     """What Catalyst would send of a table."""
-    assert plan.bits is not None
+    assert plan.crossing.bits is not None
     columns = {name: one_array(table.column(name)) for name in table.column_names}
-    bits = bit_columns(plan.bits.predicates, columns, table.num_rows)
-    rows = pa.table({**{name: columns[name] for name in plan.columns}, **bits})
-    if not plan.drop_unused:
+    bits = bit_columns(plan.crossing.bits.predicates, columns, table.num_rows)
+    rows = pa.table({**{name: columns[name] for name in plan.crossing.columns}, **bits})
+    if not plan.crossing.drop_unused:
         return rows
     used = np.any([column.to_numpy() != 0 for column in bits.values()], axis=0)
     return rows.filter(pa.array(used))
@@ -39,19 +40,20 @@ def crossing(plan: Plan, table: pa.Table) -> pa.Table:
 
 def divided(table: pa.Table, query: Query, pieces: int) -> list[str]:
     """Do all that Catalyst and tasks would do, one after the other."""
-    plan = replace(plan_query(query, table.schema), batch_rows=5)
-    task = WindowTask(plan, plan.operator, plan.crossing.names)
+    plan = plan_query(query, table.schema)
+    plan = replace(plan, division=replace(plan.division, batch_rows=5))
+    task = WindowTask(plan)
     table = crossing(plan, table)
     size = max(1, -(-table.num_rows // pieces))
     parts = [table.slice(first, size) for first in range(0, table.num_rows, size)]
     found: list[pa.Table] = []
-    if plan.division is Division.TIME:
+    if plan.division.cut is Cut.TIME:
         found = by_time(task, parts)
-    elif plan.division is Division.SPLIT:
+    elif plan.division.cut is Cut.SPLIT:
         packed = [task.pack(part, number) for number, part in enumerate(parts)]
         blocks = (task.unpack([one["block"][0].as_buffer()]) for one in packed)
         found = list(task.match_split(task.split(blocks)))
-    elif plan.division is Division.NUMBERED:
+    elif plan.division.cut is Cut.NUMBERED:
         found = by_number(task, parts)
     else:
         keys = [(name, "ascending") for name in task.work().keys]
@@ -126,9 +128,9 @@ def test_divided_windows_with_a_drift_give_what_a_table_gives(
 def test_rows_of_which_nothing_is_read_are_counted() -> None:
     query = Query("q").pattern("A B").measures(n="COUNT(*)").over(CountWindows(2, 2))
     plan = plan_query(query, pa.schema([("x", pa.int64())]))
-    assert plan.columns == ()
-    task = WindowTask(plan, plan.operator, plan.crossing.names)
-    sent = pa.table([pa.array([0] * 5, pa.int8())], schema=plan.crossing)
+    assert plan.crossing.columns == ()
+    task = WindowTask(plan)
+    sent = pa.table([pa.array([0] * 5, pa.int8())], schema=plan.crossing.row_schema)
     rows = task.unpack([task.pack(sent, 0)["block"][0].as_buffer()])
     found = task.match_split(task.split([rows]))
     assert pa.concat_tables(found).to_pylist() == [{"n": 2}, {"n": 2}]

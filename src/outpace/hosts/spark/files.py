@@ -22,10 +22,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from outpace.engine.codec.pack import PACKED, unpack
 from outpace.engine.divide.ranges import Ranges, pack_ranges
 from outpace.errors import DataError
-from outpace.files.match import FileWindows, match_core, match_in_order
+from outpace.files.match import FileWindows, match_core, match_in_order, read_unit
 from outpace.files.order import measure_group
 from outpace.files.parquet import FileList, ParquetFiles, Statistics, list_files
-from outpace.files.plan import FilesPlan, Way, plan_files
+from outpace.files.plan import FileDivision, Way, for_tasks, packer_of, plan_files
 from outpace.hosts.spark.frame import (
     BATCH_ROWS,
     Change,
@@ -36,7 +36,8 @@ from outpace.hosts.spark.frame import (
 )
 from outpace.hosts.spark.frame_windows import placed_batches, placed_buckets
 from outpace.pattern.query import Query
-from outpace.plan.window_task import BATCHES, NUMBERED
+from outpace.plan.plan import Plan
+from outpace.plan.window_task import BATCHES, NUMBERED, WindowTask
 
 
 def match_files(files: ParquetFiles, query: Query) -> DataFrame:
@@ -53,17 +54,17 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
     """
     session = active_session()
     plan = plan_session_files(session, files, query)
-    divided, tasks, sent = plan.query_plan, plan.query_plan.tasks, plan.for_tasks()
+    division, tasks, sent = plan.division, plan.division.tasks, for_tasks(plan)
     one = session.range(0, 1, 1, 1)
-    work: Callable[[FilesPlan, RecordBatches], Iterator[pa.RecordBatch]]
-    match plan.way:
+    work: Callable[[Plan[FileDivision], RecordBatches], Iterator[pa.RecordBatch]]
+    match division.way:
         case Way.ROWS:
-            rows = rows_frame(session, plan.files, plan.columns)
-            return match_frame(rows, query, placed=divided.brings_places)
-        case Way.SHARES if divided.windows is None:
-            parts, work = session.range(0, len(plan.units)), _match_core
+            rows = rows_frame(session, division.files, plan.crossing.columns)
+            return match_frame(rows, query, placed=plan.crossing.brings_places)
+        case Way.SHARES if plan.windows is None:
+            parts, work = session.range(0, len(division.units)), _match_core
         case Way.SHARES:
-            parts, work = session.range(0, len(plan.shares), 1, tasks), _match_shares
+            parts, work = session.range(0, len(division.shares), 1, tasks), _match_shares
         case Way.IN_ORDER:
             parts, work = one, _match_in_order
         case Way.DESCRIBED:
@@ -71,29 +72,33 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
             parts, work = placed_batches(described, tasks), _match_described
         case Way.NUMBERED:
             numbered = _mapped(one, partial(_number, sent), NUMBERED)
-            parts, work = placed_buckets(numbered, divided), _match_numbered
-        case Way.PACKED if divided.division.by_range:
-            units = session.range(0, len(plan.units))
-            return match_packed(_mapped(units, partial(_pack_ranges, sent), PACKED), divided)
+            parts, work = placed_buckets(numbered, division), _match_numbered
+        case Way.PACKED if division.cut.by_range:
+            units = session.range(0, len(division.units))
+            return match_packed(_mapped(units, partial(_pack_ranges, sent), PACKED), plan)
         case Way.PACKED:
-            units = session.range(0, len(plan.units))
+            units = session.range(0, len(division.units))
             packed = _mapped(units, partial(_pack, sent), PACKED)
-            parts, work = packed.repartitionById(plan.buckets, "bucket"), _match_bucket
+            parts, work = packed.repartitionById(division.buckets, "bucket"), _match_bucket
     return _mapped(parts, partial(work, sent), plan.bound.output)
 
 
-def plan_session_files(session: SparkSession, files: ParquetFiles, query: Query) -> FilesPlan:
+def plan_session_files(
+    session: SparkSession, files: ParquetFiles, query: Query
+) -> Plan[FileDivision]:
     """Plan a query over files; an order that is declared is measured where no footer tells it."""
     listing = list_files(files)
     plan = plan_files(listing, query)
-    if files.ordered and plan.order is not None and plan.order.measurable:
+    order = plan.division.order
+    if files.ordered and order is not None and order.measurable:
         plan = plan_files(_measured(session, listing, plan.bound.order_by[0]), query)
-    if files.ordered and plan.order is not None and plan.order.broken is not None:
-        in_order = plan.order.groups is not None
+        order = plan.division.order
+    if files.ordered and order is not None and order.broken is not None:
+        in_order = order.groups is not None
         warnings.warn(
-            f"the files are not in the declared order: {plan.order.broken.name} comes before the"
+            f"the files are not in the declared order: {order.broken.name} comes before the"
             " row group ahead of it;"
-            f" {'row groups are taken in order' if in_order else plan.way.value}",
+            f" {'row groups are taken in order' if in_order else plan.division.way.value}",
             stacklevel=3,
         )
     return plan
@@ -164,61 +169,61 @@ def _measures(files: FileList, column: str) -> pa.Schema:
     return pa.schema([*numbers, ("least", kind), ("greatest", kind)])
 
 
-def _match_core(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+def _match_core(plan: Plan[FileDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     # A partition of a range has consecutive numbers: together they are one core.
     units = list(_ids(batches))
     if units:
         yield from in_batches(match_core(plan, units[0], units[-1] + 1))
 
 
-def _match_shares(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+def _match_shares(plan: Plan[FileDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     yield from in_batches(map(FileWindows(plan).match_share, _ids(batches)))
 
 
-def _match_in_order(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+def _match_in_order(plan: Plan[FileDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     for _ in _ids(batches):
         yield from in_batches(match_in_order(plan))
 
 
-def _describe(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+def _describe(plan: Plan[FileDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     for _ in _ids(batches):
         yield from FileWindows(plan).split()
 
 
-def _match_described(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+def _match_described(plan: Plan[FileDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     yield from in_batches(FileWindows(plan).match_described(batches))
 
 
-def _number(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+def _number(plan: Plan[FileDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     for _ in _ids(batches):
         yield from FileWindows(plan).number()
 
 
-def _match_numbered(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    yield from in_batches(plan.task().match_numbered(batches))
+def _match_numbered(plan: Plan[FileDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    yield from in_batches(WindowTask(plan).match_numbered(batches))
 
 
-def _pack(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    packer = plan.packer()
+def _pack(plan: Plan[FileDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    packer = packer_of(plan)
     for number in _ids(batches):
-        yield packer.pack(plan.read(plan.units[number]), number)
+        yield packer.pack(read_unit(plan, number), number)
 
 
-def _pack_ranges(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    packer = plan.packer()
-    ranges = Ranges(plan.query_plan.task, plan.query_plan.width)
+def _pack_ranges(plan: Plan[FileDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    packer = packer_of(plan)
+    ranges = Ranges(plan.task, plan.division.width)
     for number in _ids(batches):
-        yield pack_ranges(ranges, packer.select(plan.read(plan.units[number])), number)
+        yield pack_ranges(ranges, packer.select(read_unit(plan, number)), number)
 
 
-def _match_bucket(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+def _match_bucket(plan: Plan[FileDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     blocks = [
         (position.as_py(), block.as_buffer())
         for batch in batches
         for position, block in zip(batch["position"], batch["block"], strict=True)
     ]
     if blocks:
-        task = plan.task()
+        task = WindowTask(plan)
         yield from task.work().whole(unpack(blocks, task.rows)).to_batches(BATCH_ROWS)
 
 

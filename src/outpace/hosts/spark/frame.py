@@ -40,7 +40,8 @@ from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
 from outpace.plan.crossing import Crossing, quoted
 from outpace.plan.division import by_windows
-from outpace.plan.plan import Plan, plan_query
+from outpace.plan.plan import Plan
+from outpace.plan.row_plan import RowDivision, plan_query
 
 RecordBatches = Iterable[pa.RecordBatch]
 Change = Callable[[RecordBatches], Iterator[pa.RecordBatch]]
@@ -84,22 +85,23 @@ def match_frame(
     if placed:
         schema = pa.schema([field for field in schema if field.name != EVENT_ID.name])
     plan = plan_query(query, schema)
-    if plan.brings_places and not placed:
+    if plan.crossing.brings_places and not placed:
         frame = with_places(frame)
-    rows = crossing_rows(frame, plan)
+    rows = crossing_rows(frame, plan.crossing)
     if by_windows(query):
         from outpace.hosts.spark.frame_windows import match_windows
 
         return match_windows(rows, plan)
-    if plan.division.by_range:
-        return match_packed(map_rows(rows, partial(_pack, plan), plan.crossing, PACKED), plan)
+    crossed = plan.crossing.row_schema
+    if plan.division.cut.by_range:
+        return match_packed(map_rows(rows, partial(_pack, plan), crossed, PACKED), plan)
     keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
     order = order_columns(plan.bound)
     partitions = rows.repartition(*keys) if keys else rows.repartition(1)
     if keys or order:
         partitions = partitions.sortWithinPartitions(*keys, *order)
     match = partial(match_sorted, partial(_work, plan))
-    return map_rows(partitions, match, plan.crossing, plan.bound.output)
+    return map_rows(partitions, match, crossed, plan.bound.output)
 
 
 def with_places(frame: DataFrame) -> DataFrame:
@@ -131,16 +133,16 @@ def with_places(frame: DataFrame) -> DataFrame:
     return with_schema(joined.select(*columns, known.alias(EVENT_ID.name)), StructType(fields))
 
 
-def crossing_rows(frame: DataFrame, plan: Crossing) -> DataFrame:
+def crossing_rows(frame: DataFrame, crossing: Crossing) -> DataFrame:
     """Return what of a DataFrame crosses to Python: bits, the columns that are used, used rows."""
     binary = _without_collations(frame)
-    used = binary if plan.used_sql is None else binary.filter(sf.expr(plan.used_sql))
-    columns = [sf.col(quoted(name)) for name in plan.columns]
-    columns += [sf.expr(sql).alias(name) for name, sql in plan.bit_columns.items()]
+    used = binary if crossing.used_sql is None else binary.filter(sf.expr(crossing.used_sql))
+    columns = [sf.col(quoted(name)) for name in crossing.columns]
+    columns += [sf.expr(sql).alias(name) for name, sql in crossing.bit_columns.items()]
     if not columns:
-        columns.append(sf.lit(0).cast("tinyint").alias(plan.crossing.names[0]))
-    fields = [binary.schema[name] for name in plan.columns]
-    fields += from_arrow_schema(plan.crossing).fields[len(fields) :]
+        columns.append(sf.lit(0).cast("tinyint").alias(crossing.row_schema.names[0]))
+    fields = [binary.schema[name] for name in crossing.columns]
+    fields += from_arrow_schema(crossing.row_schema).fields[len(fields) :]
     return with_schema(used.select(*columns), StructType(fields))
 
 
@@ -181,12 +183,12 @@ def order_columns(bound: BoundQuery) -> list[Column]:
     return columns
 
 
-def match_packed(packed: DataFrame, plan: Plan) -> DataFrame:
+def match_packed(packed: DataFrame, plan: Plan[RowDivision]) -> DataFrame:
     """Find the matches of a query in packed ranges."""
     bucket, number, position, _ = PACKED.names
     partitions = packed.repartition(bucket, number).sortWithinPartitions(bucket, number, position)
     output, query = plan.bound.output, plan.bound.query
-    if not plan.merges:
+    if not plan.division.merges:
         return map_rows(partitions, partial(_match_ranges, plan), PACKED, output)
     found = map_rows(partitions, partial(_possible_matches, plan), PACKED, PACKED)
     by_key = found.repartition(bucket).sortWithinPartitions(bucket, number)
@@ -234,13 +236,13 @@ def in_batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         yield from table.to_batches(BATCH_ROWS)
 
 
-def _work(plan: Plan) -> tuple[PartitionWork, pa.Schema]:
+def _work(plan: Plan[RowDivision]) -> tuple[PartitionWork, pa.Schema]:
     bound = plan.operator.bound
     return PartitionWork(plan.operator, bound.partition_by), bound.schema
 
 
-def _pack(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    ranges = Ranges(plan.task, plan.width)
+def _pack(plan: Plan[RowDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    ranges = Ranges(plan.task, plan.division.width)
     for position, table in pieces(batches):
         yield pack_ranges(ranges, as_planned(table, ranges.task.bound.schema), position)
 
@@ -280,13 +282,13 @@ def as_planned(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _match_ranges(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    matcher = RangeMatcher(Ranges(plan.task, plan.width))
+def _match_ranges(plan: Plan[RowDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    matcher = RangeMatcher(Ranges(plan.task, plan.division.width))
     yield from in_batches(matcher.matches(_blocks(batches)))
 
 
-def _possible_matches(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    matcher = RangeMatcher(Ranges(plan.task, plan.width))
+def _possible_matches(plan: Plan[RowDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    matcher = RangeMatcher(Ranges(plan.task, plan.division.width))
     yield from matcher.possible_matches(_blocks(batches))
 
 

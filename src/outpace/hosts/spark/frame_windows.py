@@ -36,8 +36,9 @@ from outpace.hosts.spark.frame import (
     pieces,
 )
 from outpace.plan.crossing import quoted
-from outpace.plan.division import Division
+from outpace.plan.division import Cut
 from outpace.plan.plan import Plan
+from outpace.plan.row_plan import RowDivision
 from outpace.plan.window_task import (
     BATCHES,
     COUNTED,
@@ -50,41 +51,43 @@ from outpace.plan.window_task import (
 COUNTED_PACKED: Final = PACKED.append(pa.field("before", pa.int64()))
 
 
-def match_windows(rows: DataFrame, plan: Plan) -> DataFrame:
+def match_windows(rows: DataFrame, plan: Plan[RowDivision]) -> DataFrame:
     """Run a query with windows or a user-defined operator over the rows that cross."""
-    if plan.division is Division.TIME:
+    if plan.division.cut is Cut.TIME:
         return _by_time(rows, plan)
-    if plan.division in (Division.SPLIT, Division.NUMBERED):
+    if plan.division.cut in (Cut.SPLIT, Cut.NUMBERED):
         return _in_order(rows, plan)
     keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
     order = order_columns(plan.bound)
-    if plan.division is Division.KEY:
-        partitions = rows.repartition(plan.tasks, *keys) if plan.tasks else rows.repartition(*keys)
+    if plan.division.cut is Cut.KEY:
+        tasks = plan.division.tasks
+        partitions = rows.repartition(tasks, *keys) if tasks else rows.repartition(*keys)
         partitions = partitions.sortWithinPartitions(*keys, *order)
     else:
         partitions = rows.repartition(1)
         partitions = partitions.sortWithinPartitions(*order) if order else partitions
     match = partial(match_sorted, partial(_work, plan))
-    return map_rows(partitions, match, plan.crossing, plan.bound.output)
+    return map_rows(partitions, match, plan.crossing.row_schema, plan.bound.output)
 
 
-def _by_time(rows: DataFrame, plan: Plan) -> DataFrame:
-    packed = map_rows(rows, partial(_pack, plan), plan.crossing, PACKED)
+def _by_time(rows: DataFrame, plan: Plan[RowDivision]) -> DataFrame:
+    packed = map_rows(rows, partial(_pack, plan), plan.crossing.row_schema, PACKED)
     given = PACKED
     if plan.bound.query.numbered:
         packed, given = _with_counts(packed, rows, plan), COUNTED_PACKED
     bucket, number, position = PACKED.names[:3]
-    if plan.tasks is None:
+    tasks = plan.division.tasks
+    if tasks is None:
         partitions = packed.repartition(bucket, number)
     else:
-        share = sf.pmod(sf.col(bucket) + sf.col(number), sf.lit(plan.tasks)).cast("int")
-        partitions = packed.repartitionById(plan.tasks, share)
+        share = sf.pmod(sf.col(bucket) + sf.col(number), sf.lit(tasks)).cast("int")
+        partitions = packed.repartitionById(tasks, share)
     # Every other batch first: those next to each other have rows in common, others go together.
     partitions = partitions.sortWithinPartitions(sf.pmod(number, sf.lit(2)), number, position)
     return map_rows(partitions, partial(_match_times, plan), given, plan.bound.output)
 
 
-def _with_counts(packed: DataFrame, rows: DataFrame, plan: Plan) -> DataFrame:
+def _with_counts(packed: DataFrame, rows: DataFrame, plan: Plan[RowDivision]) -> DataFrame:
     """Add to each block of a batch how many rows, of all keys, come before the batch."""
     assert plan.windows is not None
     assert plan.windows.time is not None
@@ -92,7 +95,7 @@ def _with_counts(packed: DataFrame, rows: DataFrame, plan: Plan) -> DataFrame:
     counts = map_rows(
         rows.select(sf.col(quoted(time)).alias(time)),
         partial(_count, plan),
-        pa.schema([plan.crossing.field(time)]),
+        pa.schema([plan.crossing.row_schema.field(time)]),
         COUNTED,
     )
     earlier = Window.orderBy("range").rowsBetween(Window.unboundedPreceding, -1)
@@ -104,25 +107,25 @@ def _with_counts(packed: DataFrame, rows: DataFrame, plan: Plan) -> DataFrame:
     return packed.join(sf.broadcast(before), "range", "left").select(*COUNTED_PACKED.names)
 
 
-def _in_order(rows: DataFrame, plan: Plan) -> DataFrame:
+def _in_order(rows: DataFrame, plan: Plan[RowDivision]) -> DataFrame:
     """Let one task go over all rows, packed in order by others."""
     order = order_columns(plan.bound)
     ordered = rows.orderBy(*order) if order else rows
-    packed = map_rows(ordered, partial(_pack_in_order, plan), plan.crossing, ORDERED)
+    packed = map_rows(ordered, partial(_pack_in_order, plan), plan.crossing.row_schema, ORDERED)
     one = packed.repartition(1).sortWithinPartitions("position")
-    if plan.division is Division.NUMBERED:
+    if plan.division.cut is Cut.NUMBERED:
         numbered = map_rows(one, partial(_number, plan), ORDERED, NUMBERED)
-        partitions = placed_buckets(numbered, plan)
+        partitions = placed_buckets(numbered, plan.division)
         match = partial(_match_numbered, plan)
         return map_rows(partitions, match, NUMBERED, plan.bound.output)
     batches = map_rows(one, partial(_split, plan), ORDERED, BATCHES)
-    partitions = placed_batches(batches, plan.tasks)
+    partitions = placed_batches(batches, plan.division.tasks)
     return map_rows(partitions, partial(_match_split, plan), BATCHES, plan.bound.output)
 
 
-def placed_buckets(numbered: DataFrame, plan: Plan) -> DataFrame:
+def placed_buckets(numbered: DataFrame, division: RowDivision) -> DataFrame:
     """Bring the events of each bucket of keys to a task, in order."""
-    partitions = numbered.repartitionById(plan.numbered_buckets, "bucket")
+    partitions = numbered.repartitionById(division.numbered_buckets, "bucket")
     return partitions.sortWithinPartitions("bucket", "position")
 
 
@@ -133,34 +136,29 @@ def placed_batches(batches: DataFrame, tasks: int | None) -> DataFrame:
     return batches.repartitionById(tasks, sf.pmod("batch", sf.lit(tasks)).cast("int"))
 
 
-def window_task(plan: Plan) -> WindowTask:
-    """Return what a task does."""
-    return WindowTask(plan, plan.operator, plan.crossing.names)
-
-
-def _work(plan: Plan) -> tuple[PartitionWork, pa.Schema]:
-    task = window_task(plan)
+def _work(plan: Plan[RowDivision]) -> tuple[PartitionWork, pa.Schema]:
+    task = WindowTask(plan)
     return task.work(), task.rows
 
 
-def _pack(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    task = window_task(plan)
+def _pack(plan: Plan[RowDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    task = WindowTask(plan)
     for position, table in pieces(batches):
         yield task.pack_times(as_planned(table, task.rows), position)
 
 
-def _count(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    task = window_task(plan)
+def _count(plan: Plan[RowDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    task = WindowTask(plan)
     for _, table in pieces(batches):
         yield task.count_times(as_planned(table, task.rows))
 
 
-def _match_times(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+def _match_times(plan: Plan[RowDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     blocks = groupby(_packed(batches), key=itemgetter(0, 1))
     packed = (
         (number, before, (block for _, _, block in same)) for (number, before), same in blocks
     )
-    yield from in_batches(window_task(plan).match_times(packed))
+    yield from in_batches(WindowTask(plan).match_times(packed))
 
 
 def _packed(batches: RecordBatches) -> Iterator[tuple[int, int | None, pa.Buffer]]:
@@ -177,29 +175,29 @@ def _packed(batches: RecordBatches) -> Iterator[tuple[int, int | None, pa.Buffer
             yield number, rows, block.as_buffer()
 
 
-def _pack_in_order(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    task = window_task(plan)
+def _pack_in_order(plan: Plan[RowDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    task = WindowTask(plan)
     for position, table in pieces(batches):
         yield task.pack(as_planned(table, task.rows), position)
 
 
-def _split(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    task = window_task(plan)
+def _split(plan: Plan[RowDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    task = WindowTask(plan)
     yield from task.split(_ordered(task, batches))
 
 
-def _number(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    task = window_task(plan)
-    yield from task.number(_ordered(task, batches), task.plan.numbered_buckets)
+def _number(plan: Plan[RowDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    task = WindowTask(plan)
+    yield from task.number(_ordered(task, batches), plan.division.numbered_buckets)
 
 
 def _ordered(task: WindowTask, batches: RecordBatches) -> Iterator[pa.Table]:
     return (task.unpack([block.as_buffer()]) for part in batches for block in part.column(1))
 
 
-def _match_numbered(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    yield from in_batches(window_task(plan).match_numbered(batches))
+def _match_numbered(plan: Plan[RowDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    yield from in_batches(WindowTask(plan).match_numbered(batches))
 
 
-def _match_split(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    yield from in_batches(window_task(plan).match_split(batches))
+def _match_split(plan: Plan[RowDivision], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    yield from in_batches(WindowTask(plan).match_split(batches))

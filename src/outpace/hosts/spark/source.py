@@ -32,9 +32,11 @@ from outpace.errors import BindError, DataError, OutpaceError, did_you_mean
 from outpace.files.match import FileWindows, match_core, match_in_order
 from outpace.files.order import measure_group
 from outpace.files.parquet import ParquetFiles, list_files, parquet
-from outpace.files.plan import FilesPlan, Way, plan_files
+from outpace.files.plan import FileDivision, Way, for_tasks, packer_of, plan_files
 from outpace.hosts.spark.frame import BATCH_ROWS
 from outpace.pattern.query import Query
+from outpace.plan.plan import Plan
+from outpace.plan.window_task import WindowTask
 
 #: An unkeyed query becomes at most so many tasks: each has to find where its search enters.
 _TASKS_MAX: Final = 16
@@ -63,28 +65,31 @@ class MatchesReader(DataSourceReader):
         files, query = read_options(options)
         listing = list_files(files)
         plan = plan_files(listing, query, shuffles=False)
-        if files.ordered and plan.order is not None and plan.order.measurable:
+        order = plan.division.order
+        if files.ordered and order is not None and order.measurable:
             time = plan.bound.order_by[0]
             groups = tuple(measure_group(listing, group, time) for group in listing.groups)
             plan = plan_files(replace(listing, groups=groups), query, shuffles=False)
-        if plan.way is Way.ROWS:
-            assert plan.order is not None
+            order = plan.division.order
+        if plan.division.way is Way.ROWS:
+            assert order is not None
             raise DataError(
                 "the rows are not known to be in the query's order, and a data source cannot sort",
-                detail=plan.order.reason,
+                detail=order.reason,
                 hint="op.match(op.parquet(path), query) lets Spark sort them",
             )
-        self._plan = plan.for_tasks()
+        self._plan = for_tasks(plan)
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks."""
-        plan, units = self._plan, len(self._plan.units)
-        if plan.way is Way.SHARES and plan.query_plan.windows is None:
+        division = self._plan.division
+        units = len(division.units)
+        if division.way is Way.SHARES and self._plan.windows is None:
             edges = np.linspace(0, units, min(units, _TASKS_MAX) + 1).astype(int).tolist()
             return [MatchShare(first, stop) for first, stop in pairwise(edges)]
-        numbers = {Way.SHARES: len(plan.shares), Way.PACKED: plan.buckets}
-        return [MatchShare(number, number + 1) for number in range(numbers.get(plan.way, 1))]
+        numbers = {Way.SHARES: len(division.shares), Way.PACKED: division.buckets}
+        return [MatchShare(number, number + 1) for number in range(numbers.get(division.way, 1))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the matches of a task."""
@@ -96,25 +101,25 @@ class MatchesReader(DataSourceReader):
 
     def _matches(self, share: MatchShare) -> Iterator[pa.Table]:
         plan = self._plan
-        if plan.way is Way.PACKED:
+        if plan.division.way is Way.PACKED:
             return match_bucket(plan, share.first)
-        if plan.way is Way.IN_ORDER:
+        if plan.division.way is Way.IN_ORDER:
             return match_in_order(plan)
-        if plan.query_plan.windows is None:
+        if plan.windows is None:
             return match_core(plan, share.first, share.stop)
         return iter([FileWindows(plan).match_share(share.first)])
 
 
-def match_bucket(plan: FilesPlan, bucket: int) -> Iterator[pa.Table]:
+def match_bucket(plan: Plan[FileDivision], bucket: int) -> Iterator[pa.Table]:
     """Yield the matches of the keys of one bucket, reading what has rows of it."""
-    packer = plan.packer()
-    rows = []
-    for group in plan.files.groups:
-        keys = plan.files.read(group, plan.bound.partition_by)
+    packer = packer_of(plan)
+    rows, files = [], plan.division.files
+    for group in files.groups:
+        keys = files.read(group, plan.bound.partition_by)
         if (packer.buckets(keys) == bucket).any():
-            rows.append(packer.select(plan.files.read(group, plan.columns), bucket))
+            rows.append(packer.select(files.read(group, plan.crossing.columns), bucket))
     if sum(table.num_rows for table in rows):
-        yield plan.task().work().whole(pa.concat_tables(rows))
+        yield WindowTask(plan).work().whole(pa.concat_tables(rows))
 
 
 def read_options(options: Mapping[str, str]) -> tuple[ParquetFiles, Query]:

@@ -27,6 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from outpace.engine.codec.cell import CELLS, CellKind
+from outpace.engine.order.contract import REASON
 from outpace.errors import BindError, UnsupportedError
 from outpace.hosts.spark.frame import Change, crossing_rows, map_rows
 from outpace.hosts.spark.listeners import warn_of_late_events
@@ -49,7 +50,8 @@ from outpace.hosts.spark.stages import (
 from outpace.pattern.disorder import KSlack, Punctuation
 from outpace.pattern.group import QueryGroup
 from outpace.pattern.query import Query
-from outpace.plan.stream_plan import StreamPlan, plan_group, plan_stream
+from outpace.plan.plan import Plan
+from outpace.plan.stream_plan import StageDivision, plan_group, plan_stream
 
 _PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
@@ -105,17 +107,17 @@ class StreamSearch:
     def timed_out(self) -> DataFrame:
         """Return the partial matches that WITHIN ended."""
         chain = self._chain(timeouts=True)
-        return chain.rows(CellKind.TIMED_OUT, chain.plan.timed_out)
+        return chain.rows(CellKind.TIMED_OUT, chain.timed_out)
 
     def late(self) -> DataFrame:
         """Return the events that came late, where the query's disorder has `late="side"`."""
         chain = self._chain()
-        return chain.rows(CellKind.LATE, chain.plan.schema)
+        return chain.rows(CellKind.LATE, chain.plan.crossing.schema)
 
     def invalid(self) -> DataFrame:
         """Return events that cannot be used, where disorder has `invalid="quarantine"`."""
         chain = self._chain()
-        return chain.rows(CellKind.INVALID, chain.plan.invalid)
+        return chain.rows(CellKind.INVALID, chain.invalid)
 
     def outputs(self) -> DataFrame:
         """Return all of it in one DataFrame.
@@ -134,8 +136,19 @@ class StreamSearch:
 class _Chain:
     """The stages of a query, as Spark runs them: how, and what cells the last one gives."""
 
-    plan: StreamPlan
+    plan: Plan[StageDivision]
     cells: DataFrame
+
+    @property
+    def timed_out(self) -> pa.Schema:
+        """The columns of partial matches that timed out; none where they are not kept."""
+        operator = self.plan.operator
+        return operator.timed_out if operator.timeouts else pa.schema([])
+
+    @property
+    def invalid(self) -> pa.Schema:
+        """The columns of events that cannot be used; late ones have those of the input."""
+        return pa.schema([pa.field(REASON, pa.string()), *self.plan.crossing.schema])
 
     def rows(self, kind: CellKind, output: pa.Schema) -> DataFrame:
         chosen = self.cells.filter(sf.col("kind") == int(kind)).select("block")
@@ -146,7 +159,7 @@ class _Chain:
 
     def outputs(self) -> DataFrame:
         plan = self.plan
-        tables = (plan.output, plan.timed_out, plan.schema, plan.invalid)
+        tables = (plan.output, self.timed_out, plan.crossing.schema, self.invalid)
         structs = [
             pa.field(name, pa.struct(list(schema)))
             for name, schema in zip(OUTPUTS, tables, strict=True)
@@ -171,7 +184,7 @@ def plan_frame(
     sources: tuple[str, ...] | None = None,
     *,
     replays: bool = False,
-) -> StreamPlan:
+) -> Plan[StageDivision]:
     """Return how a query, or several together, would run on a stream."""
     plan, _ = _planned(frame, asked, sources, replays=replays)
     return plan
@@ -184,7 +197,7 @@ def _planned(
     *,
     timeouts: bool = False,
     replays: bool = False,
-) -> tuple[StreamPlan, int]:
+) -> tuple[Plan[StageDivision], int]:
     """Return a plan, and over how many partitions Spark spreads its instances."""
     before = _chains.get(frame)
     schema = _input_schema(frame, before)
@@ -240,12 +253,13 @@ def match_group(frame: DataFrame, group: QueryGroup) -> DataFrame:
     return chain.rows(CellKind.MATCHES, chain.plan.output)
 
 
-def _cells(frame: DataFrame, plan: StreamPlan, partitions: int) -> DataFrame:
+def _cells(frame: DataFrame, plan: Plan[StageDivision], partitions: int) -> DataFrame:
     """Return what the stages of a plan give, as Spark runs them."""
     before, name = _chains.get(frame), plan.name
-    log = None if plan.stages[0].replay is None else _log_of(frame)
-    places = [labels(spec.instances, partitions) for spec in plan.stages]
-    pack = PackTask(PlanPart(plan.packing), places[0])
+    packing, stages = plan.division.packing, plan.division.stages
+    log = None if stages[0].replay is None else _log_of(frame)
+    places = [labels(spec.instances, partitions) for spec in stages]
+    pack = PackTask(PlanPart(packing), places[0])
     title = f"outpace {name}: pack"
     if before is not None:
         timed = before.plan.tells_time_to(plan)
@@ -254,9 +268,9 @@ def _cells(frame: DataFrame, plan: StreamPlan, partitions: int) -> DataFrame:
         places_too = [] if log is None else ["first", "stop"]
         cells = _map_cells(frame.select("block", *places_too), named(title, pack_blocks, pack))
     else:
-        rows = crossing_rows(frame, plan)
-        cells = map_rows(rows, named(title, pack_rows, pack), plan.crossing, CELLS)
-    for place, spec in enumerate(plan.stages):
+        rows, crossed = crossing_rows(frame, plan.crossing), plan.crossing.row_schema
+        cells = map_rows(rows, named(title, pack_rows, pack), crossed, CELLS)
+    for place, spec in enumerate(stages):
         behind = places[place + 1] if place + 1 < len(places) else [0]
         # One instance is the same wherever it is; where several are depends on how many places.
         stage = replace(spec, partitions=partitions if spec.instances > 1 else 1)
@@ -354,12 +368,12 @@ def named(title: str, change: Callable[..., Iterator[pa.RecordBatch]], *given: o
     return step
 
 
-def _observed(cells: DataFrame, plan: StreamPlan) -> DataFrame:
+def _observed(cells: DataFrame, plan: Plan[StageDivision]) -> DataFrame:
     """Let Spark collect the reports of every stage; `outpace.hosts.spark.metrics` reads them.
 
     A sum for each counter would cost a tenth of a second in every batch.
     """
-    chain = BEHIND.join(["pack", *(spec.name for spec in plan.stages)])
+    chain = BEHIND.join(["pack", *(spec.name for spec in plan.division.stages)])
     reported = f"{OBSERVED}:{plan.name}:{next(_numbers)}"
     warn_of_late_events(cells.sparkSession, reported, plan.queries)
     return with_schema(cells.observe(reported, sf.collect_list("report").alias(chain)), _CELLS)

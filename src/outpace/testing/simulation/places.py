@@ -58,7 +58,8 @@ from outpace.engine.wire import (
 from outpace.errors import DataError
 from outpace.pattern.bound import CONFIRMED, DIFF, MATCH
 from outpace.pattern.query import Emission
-from outpace.plan.stream_plan import StreamPlan
+from outpace.plan.plan import Plan
+from outpace.plan.stream_plan import StageDivision
 from outpace.testing.simulation.arrival import END, Batch, DrawnArrival, batches
 from outpace.testing.simulation.trace import RunTrace, SimulationError, check, check_same
 from outpace.testing.stream_chain import BatchOutput, Chain, States
@@ -448,7 +449,7 @@ class Stages:
 
     def __init__(
         self,
-        plan: StreamPlan,
+        plan: Plan[StageDivision],
         expected: Callable[[int, int], list[Any]],
         random: Random,
         trace: RunTrace,
@@ -456,7 +457,7 @@ class Stages:
         self._plan = plan
         self._expected = expected
         self._random, self._trace = random, trace
-        self._chain = Chain(plan.stages)
+        self._chain = Chain(plan.division.stages)
         self.outcome = RunOutcome()
         self.late = 0
         self.pulse = int(NO_TIME)
@@ -490,7 +491,7 @@ class Stages:
         cut = self._random.randint(0, rows.num_rows)
         cells = []
         for task, part in enumerate((rows.slice(0, cut), rows.slice(cut))):
-            for position, cell in enumerate(self._plan.packing.pack(part, time)):
+            for position, cell in enumerate(self._plan.division.packing.pack(part, time)):
                 cells.append(replace(cell, sender=task, position=position))
         return cells
 

@@ -24,7 +24,8 @@ from outpace.engine.recover.soft_stages import SoftStages
 from outpace.engine.stage import ReplayedStage, Stage, StageSpec, restore_stage, save_stage
 from outpace.engine.state import State
 from outpace.errors import DataError, StateError, UnsupportedError
-from outpace.plan.stream_plan import StreamPlan, plan_stream
+from outpace.plan.plan import Plan
+from outpace.plan.stream_plan import StageDivision, plan_stream
 from outpace.testing.stream_chain import BatchOutput, Chain, States
 
 SCHEMA = pa.schema(
@@ -69,8 +70,8 @@ class SoftChain(Chain):
     a file, or be read from the log again.
     """
 
-    def __init__(self, plan: StreamPlan, log: Log, lost: float) -> None:
-        super().__init__(plan.stages, log.read)
+    def __init__(self, plan: Plan[StageDivision], log: Log, lost: float) -> None:
+        super().__init__(plan.division.stages, log.read)
         self._random, self._lost = log.random, lost
         self._soft: SoftStages[StageSpec, Stage] = SoftStages()
         self._files: dict[tuple[int, bytes], bytes | None] = {}
@@ -96,7 +97,7 @@ def _never(first: int, stop: int) -> Iterator[LogPiece]:
     raise AssertionError("nobody reads the log")
 
 
-def packed(plan: StreamPlan, log: Log, first: int, stop: int) -> list[Cell]:
+def packed(plan: Plan[StageDivision], log: Log, first: int, stop: int) -> list[Cell]:
     """Return the cells of a batch whose stretch of the log several tasks read."""
     tasks = sorted({first, stop, log.random.randint(first, stop)})
     cells = []
@@ -104,7 +105,7 @@ def packed(plan: StreamPlan, log: Log, first: int, stop: int) -> list[Cell]:
         found = (
             replace(cell, sender=sender, first=piece.first, stop=piece.stop)
             for piece in log.pieces(low, high)
-            for cell in plan.packing.pack(piece.rows)
+            for cell in plan.division.packing.pack(piece.rows)
         )
         cells += [replace(cell, position=place) for place, cell in enumerate(found)]
     return [cell for cell in cells if cell.kind is not CellKind.REPORT]
@@ -127,13 +128,13 @@ def compare(
     """Run a query in batches with and without saved state; both give the same in each."""
     saving = plan_stream(query, log.rows.schema, instances)
     replaying = plan_stream(query, log.rows.schema, instances, log=LOG)
-    chain, alone = SoftChain(replaying, log, lost), Chain(saving.stages)
+    chain, alone = SoftChain(replaying, log, lost), Chain(saving.division.stages)
     last, told = log.base + log.rows.num_rows, []
     edges = sorted({log.base, last, *(min(log.base + cut, last) for cut in cuts)})
     for now, (first, stop) in enumerate(pairwise(edges)):
         expected, alone.states = alone.crash(packed(saving, log, first, stop), 7 * now)
         given, states = run(chain, replaying, log, (first, stop), 7 * now)
-        if saving.packing.drop != replaying.packing.drop:
+        if saving.division.packing.drop != replaying.division.packing.drop:
             # What only decides is an event here, and a part of one there.
             given, expected = (replace(one, counters=[]) for one in (given, expected))
         assert shown(given) == shown(expected)
@@ -143,7 +144,7 @@ def compare(
 
 
 def run(
-    chain: SoftChain, plan: StreamPlan, log: Log, stretch: tuple[int, int], now: int
+    chain: SoftChain, plan: Plan[StageDivision], log: Log, stretch: tuple[int, int], now: int
 ) -> tuple[BatchOutput, States]:
     """Run a batch, and now and then once more: what was saved before is where it begins."""
     cells = packed(plan, log, *stretch)
@@ -258,15 +259,15 @@ def long_log(size: int = 4000) -> Log:
     return Log(rows(size, 0, choose), choose, most=9 if size < 100 else 700)
 
 
-def saved_of(query: op.Query, log: Log) -> tuple[StreamPlan, bytes]:
+def saved_of(query: op.Query, log: Log) -> tuple[Plan[StageDivision], bytes]:
     """Return what an instance saves that has read all of a log."""
     plan = plan_stream(query, log.rows.schema, 1, log=LOG)
-    stage = plan.stages[0].make()
+    stage = plan.division.stages[0].make()
     cells = packed(plan, log, log.base, log.base + log.rows.num_rows)
     stage.step([cell for cell in cells if cell.kind in stage.takes], NO_TIME)
     assert isinstance(stage, ReplayedStage)
     stage.acknowledge()
-    return plan, save_stage(plan.stages[0], stage)
+    return plan, save_stage(plan.division.stages[0], stage)
 
 
 CHAIN = QUERIES["chain"].over(op.windows.count(900, slide=300), duplicates=True)
@@ -280,7 +281,7 @@ def test_a_savepoint_is_small_however_many_events_are_kept(query):
     log = long_log(20_000)
     _, saved = saved_of(query, log)
     plan = plan_stream(query, log.rows.schema, 1)
-    [spec], stage = plan.stages, plan.stages[0].make()
+    [spec], stage = plan.division.stages, plan.division.stages[0].make()
     cells = packed(plan, log, log.base, log.base + log.rows.num_rows)
     stage.step([cell for cell in cells if cell.kind in stage.takes], NO_TIME)
     assert stage.counters.kept + stage.counters.buffered > 4000
@@ -291,7 +292,7 @@ def test_a_savepoint_is_small_however_many_events_are_kept(query):
 def test_a_replay_reads_the_events_of_windows_that_are_open():
     log = long_log()
     plan, saved = saved_of(CHAIN, log)
-    stage = restore_stage(plan.stages[0], saved, 0, log.read)
+    stage = restore_stage(plan.division.stages[0], saved, 0, log.read)
     [(first, stop)] = log.reads
     # The windows that are open began within the last 900 events that a step can use.
     assert stop == log.base + 4000
@@ -308,7 +309,7 @@ def test_a_replay_reads_the_events_of_windows_that_are_open():
 def test_nothing_is_read_again_where_nothing_is_needed():
     log = long_log(50)
     plan, saved = saved_of(kinds("A -> B", 1).disorder(op.InOrder()), log)
-    restore_stage(plan.stages[0], saved, 0, log.read)
+    restore_stage(plan.division.stages[0], saved, 0, log.read)
     assert log.reads == []
 
 
@@ -323,7 +324,7 @@ def test_a_log_that_has_other_events_by_now_is_refused(change):
         return iter(pieces[1:] if change == "fewer" else again)
 
     with pytest.raises(StateError, match="the log has other events") as error:
-        restore_stage(plan.stages[0], saved, 0, read)
+        restore_stage(plan.division.stages[0], saved, 0, read)
     assert "before offset 1,050" in str(error.value)
 
 
@@ -331,23 +332,23 @@ def test_another_log_another_query_and_state_that_was_saved_otherwise_are_refuse
     log = long_log(50)
     query = kinds("A -> B", None)
     plan, saved = saved_of(query, log)
-    [other] = plan_stream(query, log.rows.schema, 1, log=LOG + 1).stages
+    [other] = plan_stream(query, log.rows.schema, 1, log=LOG + 1).division.stages
     with pytest.raises(StateError, match="belongs to another log"):
         restore_stage(other, saved, 0, log.read)
-    [other] = plan_stream(kinds("A -> C", None), log.rows.schema, 1, log=LOG).stages
+    [other] = plan_stream(kinds("A -> C", None), log.rows.schema, 1, log=LOG).division.stages
     with pytest.raises(StateError, match="belongs to another query"):
         restore_stage(other, saved, 0, log.read)
-    [whole] = plan_stream(query, log.rows.schema, 1).stages
+    [whole] = plan_stream(query, log.rows.schema, 1).division.stages
     with pytest.raises(StateError, match='started with recovery="replay"'):
         restore_stage(whole, saved)
     with pytest.raises(StateError, match='started without recovery="replay"'):
-        restore_stage(plan.stages[0], save_stage(whole, whole.make()), 0, log.read)
+        restore_stage(plan.division.stages[0], save_stage(whole, whole.make()), 0, log.read)
 
 
 def test_blocks_that_come_out_of_order_are_refused():
     log = long_log(20)
     plan = plan_stream(kinds("A -> B"), log.rows.schema, 1, log=LOG)
-    stage = plan.stages[0].make()
+    stage = plan.division.stages[0].make()
     found = packed(plan, log, 1000, 1020)
     cells = [cell for cell in found if cell.kind is CellKind.EVENTS]
     with pytest.raises(DataError, match="do not come in its order"):
@@ -396,7 +397,7 @@ def test_a_process_has_so_many_instances_at_most_and_each_once():
 def test_soft_state_that_is_not_what_is_needed_is_as_if_it_were_not_there(damage):
     log = long_log(50)
     plan, saved = saved_of(kinds("A -> B", None).define(B="kind = 'z'"), log)
-    stage = restore_stage(plan.stages[0], saved, 0, log.read)
+    stage = restore_stage(plan.division.stages[0], saved, 0, log.read)
     assert isinstance(stage, ReplayedStage)
     assert stage.soft is not None
     [events], parts = stage.soft.tables, stage.soft.parts
@@ -407,13 +408,13 @@ def test_soft_state_that_is_not_what_is_needed_is_as_if_it_were_not_there(damage
         "no places": State({}, [events]),
     }[damage]
     log.reads.clear()
-    again = restore_stage(plan.stages[0], saved, 0, log.read, changed)
+    again = restore_stage(plan.division.stages[0], saved, 0, log.read, changed)
     assert len(log.reads) == 1
     assert isinstance(again, ReplayedStage)
     assert again.soft is not None
     assert again.soft.tables[0].equals(events)
     log.reads.clear()
-    restore_stage(plan.stages[0], saved, 0, log.read, stage.soft)
+    restore_stage(plan.division.stages[0], saved, 0, log.read, stage.soft)
     assert log.reads == []
 
 

@@ -78,7 +78,7 @@ def test_a_stream_sets_times_out_of_range_aside():
     matcher = op.open(PAIRS.disorder(disorder))
     matcher.push(events(1, FAR))
     assert matcher.invalid["reason"].to_pylist() == [f"the time 'ts' is out of range: {FAR}"]
-    packing = plan_stream(PAIRS.disorder(disorder), events(1).schema, 1).packing
+    packing = plan_stream(PAIRS.disorder(disorder), events(1).schema, 1).division.packing
     good, aside = packing._without_invalid(events(1, FAR))
     assert good["ts"].to_pylist() == [1]
     assert aside["reason"].to_pylist() == [f"the time 'ts' is out of range: {FAR}"]

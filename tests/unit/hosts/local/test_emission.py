@@ -198,10 +198,10 @@ def test_queries_of_a_group_let_out_what_each_says() -> None:
     assert [one["late"]["diff"].to_pylist() for one in told] == [[1], [-1, 1, 1], []]
     assert told[-1]["early"].equals(told[-1]["plain"])
     plan = plan_group(group, PUSHES[0].schema, 2)
-    (spec,) = plan.stages
+    (spec,) = plan.division.stages
     stage, found = spec.make(), list[dict[str, Any]]()
     for one in PUSHES:
-        cells = run_step(stage, plan.packing.pack(one), 0, 1)
+        cells = run_step(stage, plan.division.packing.pack(one), 0, 1)
         matches = (cell for cell in cells if cell.kind is CellKind.MATCHES)
         found += [row for cell in matches for row in read_table(cell.block).to_pylist()]
     assert list(found[0]) == ["query", "first", "last", "match_id", "diff"]

@@ -25,7 +25,7 @@ def test_instances_are_spread_and_the_first_one_stays_where_it_is(instances, par
 def test_a_state_that_was_spread_over_other_partitions_is_refused():
     query = Query("q").partition_by("key").order_by("ts").pattern("A B").within(5)
     schema = pa.schema({"ts": pa.int64(), "key": pa.string()})
-    [spec] = plan_stream(query.measures(n="COUNT(*)"), schema, 3).stages
+    [spec] = plan_stream(query.measures(n="COUNT(*)"), schema, 3).division.stages
     saved = save_stage(replace(spec, partitions=2), spec.make())
     with pytest.raises(StateError, match=r"started with 2 partitions of 'order . match'"):
         restore_stage(replace(spec, partitions=4), saved)

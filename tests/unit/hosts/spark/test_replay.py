@@ -37,8 +37,8 @@ class Batches:
         log = op.log.open(path)
         self._reader = LogStreamReader(options, self._schema)
         self._plan = plan_stream(query, log.schema, 2, log=place.log)
-        self._pack = PackTask(PlanPart(self._plan.packing), [0, 1])
-        [spec] = self._plan.stages
+        self._pack = PackTask(PlanPart(self._plan.division.packing), [0, 1])
+        [spec] = self._plan.division.stages
         self._processor = StageProcessor(PlanPart(spec), 1, [0, 1], [0], place)
         self._tester = TwsTester(self._processor)
         self._patch = monkeypatch

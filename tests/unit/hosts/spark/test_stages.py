@@ -22,7 +22,8 @@ from outpace.engine.message import ClockExchange
 from outpace.engine.order.choose import ORDERS
 from outpace.engine.stage import restore_stage, run_step, save_stage
 from outpace.hosts.spark.stages import PlanPart, StageProcessor
-from outpace.plan.stream_plan import StreamPlan, plan_stream
+from outpace.plan.plan import Plan
+from outpace.plan.stream_plan import StageDivision, plan_stream
 
 SECOND = 1_000_000
 
@@ -38,8 +39,8 @@ class Batches:
     """Runs a query as Spark does, batch by batch at times of the test."""
 
     def __init__(self, query: op.Query) -> None:
-        self.plan: StreamPlan = plan_stream(query, SCHEMA, 2)
-        (spec,) = self.plan.stages
+        self.plan: Plan[StageDivision] = plan_stream(query, SCHEMA, 2)
+        (spec,) = self.plan.division.stages
         assert spec.clocked
         self._tester = TwsTester(
             StageProcessor(PlanPart(spec), 1, [0], [0]), timeMode="ProcessingTime"
@@ -50,7 +51,7 @@ class Batches:
         found = [] if given is None else self._found(given)
         if times is not None:
             table = pa.table({"ts": times, "x": times, "seq": times})
-            cells = cell_batch(self.plan.packing.pack(table)).to_pandas().iloc[:, 1:]
+            cells = cell_batch(self.plan.division.packing.pack(table)).to_pandas().iloc[:, 1:]
             found += self._found(self._tester.testInPandas(0, cells))
         return found
 
@@ -79,11 +80,11 @@ def test_spark_brings_the_time_of_the_batch() -> None:
 
 def test_a_timer_that_is_due_comes_before_the_events_of_the_batch() -> None:
     plan = plan_stream(ASKED, SCHEMA, 1)
-    stage = plan.stages[0].make()
+    stage = plan.division.stages[0].make()
 
     def step(now: int, *times: int) -> list[CellKind]:
         table = pa.table({"ts": times, "x": times, "seq": times}, schema=SCHEMA)
-        given = run_step(stage, plan.packing.pack(table) if times else [], 0, 1, now)
+        given = run_step(stage, plan.division.packing.pack(table) if times else [], 0, 1, now)
         return [cell.kind for cell in given if cell.kind in (CellKind.MATCHES, CellKind.LATE)]
 
     assert step(5 * SECOND, 3, 2) == []
@@ -97,16 +98,16 @@ def test_a_timer_that_is_due_comes_before_the_events_of_the_batch() -> None:
 def test_a_stage_that_needs_all_events_is_one_and_gets_all() -> None:
     keyed = ASKED.partition_by("seq")
     plan = plan_stream(keyed, SCHEMA, 3)
-    assert [spec.instances for spec in plan.stages] == [1]
-    assert not plan.packing.drop
+    assert [spec.instances for spec in plan.division.stages] == [1]
+    assert not plan.division.packing.drop
     in_three = plan_stream(keyed.over(op.windows.count(10)).instances(2), SCHEMA, 3)
-    assert [(spec.instances, spec.clocked) for spec in in_three.stages] == [
+    assert [(spec.instances, spec.clocked) for spec in in_three.division.stages] == [
         (1, True),
         (2, False),
         (1, False),
     ]
     apart = plan_stream(keyed.disorder(op.KSlack(2)), SCHEMA, 3)
-    assert [(spec.instances, spec.clocked) for spec in apart.stages] == [(3, False)]
+    assert [(spec.instances, spec.clocked) for spec in apart.division.stages] == [(3, False)]
 
 
 def test_windows_of_keys_in_three_stages_find_what_the_table_has() -> None:
@@ -127,12 +128,13 @@ def test_windows_of_keys_in_three_stages_find_what_the_table_has() -> None:
         {"ts": times, "x": random.integers(0, 9, 60), "seq": random.integers(0, 3, 60)}
     )
     plan = plan_stream(asked, SCHEMA, 2)
-    stages = [[spec.make(number) for number in range(spec.instances)] for spec in plan.stages]
+    specs = plan.division.stages
+    stages = [[spec.make(number) for number in range(spec.instances)] for spec in specs]
     found: list[dict[str, int]] = []
     for number in range(7):
         piece = table.slice(10 * number, 10)
         # The last batch has no events: the time of what waits is up.
-        cells = plan.packing.pack(piece) if piece.num_rows else []
+        cells = plan.division.packing.pack(piece) if piece.num_rows else []
         for place, instances in enumerate(stages, 1):
             shares = [[one for one in cells if one.instance == n] for n in range(len(instances))]
             given = [
@@ -188,17 +190,17 @@ def test_what_is_explained_is_what_tasks_receive(name):
     assert plan.operator.bound.output is not None
     assert plan.operator.matcher is not None or name == "operator"
     received = sent(plan)
-    assert isinstance(received, StreamPlan)
+    assert isinstance(received, Plan)
     assert received.lines() == plan.lines()
     assert not {"bound", "matcher"} & vars(received.operator).keys()
-    for spec, original in zip(received.stages, plan.stages, strict=True):
+    for spec, original in zip(received.division.stages, plan.division.stages, strict=True):
         assert spec.identity == original.identity
         assert spec.make().part.state().encode() == original.make().part.state().encode()
 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_process_that_has_a_part_of_a_plan_has_it_still(name):
-    part = PlanPart(plan_stream(QUERIES[name], ROWS, 2).stages[0])
+    part = PlanPart(plan_stream(QUERIES[name], ROWS, 2).division.stages[0])
     received = sent(part)
     assert sent(part) is received
     assert sent(part).value.matcher is received.value.matcher
@@ -208,11 +210,11 @@ def test_a_batch_is_one_moment_for_all_its_sources() -> None:
     schema = pa.schema({"ts": pa.int64(), "x": pa.int64(), "source": pa.string()})
     asked = ASKED.disorder(op.KSlack(0, patience="10 s", late="side"))
     plan = plan_stream(asked, schema, 2, sources=("a", "b"))
-    stage = plan.stages[0].make()
+    stage = plan.division.stages[0].make()
 
     def step(now: int, *events: tuple[int, str]) -> list[list[int]]:
         rows = [{"ts": ts, "x": ts, "source": source} for ts, source in events]
-        cells = plan.packing.pack(pa.Table.from_pylist(rows, schema)) if events else []
+        cells = plan.division.packing.pack(pa.Table.from_pylist(rows, schema)) if events else []
         given = run_step(stage, cells, 0, 1, now * SECOND)
         return [
             read_table(cell.block).column(0).to_pylist()
@@ -281,7 +283,7 @@ def test_rows_with_a_clock_compare_clocks_as_a_stream_in_process_does(query: op.
         batches.append(rows)
 
     plan = plan_stream(query, CLOCKED, 2, sources=("a", "b"))
-    (spec,) = plan.stages
+    (spec,) = plan.division.stages
     stages = [spec.make(number) for number in range(spec.instances)]
     stream = op.open(query, sources=["a", "b"])
     empty = CLOCKED.remove(4).empty_table()
@@ -290,7 +292,7 @@ def test_rows_with_a_clock_compare_clocks_as_a_stream_in_process_does(query: op.
     for rows in batches:
         # Tasks have the rows in halves, in any order.
         parts = [rows[:20], rows[20:]]
-        packed = [plan.packing.pack(pa.Table.from_pylist(part, CLOCKED)) for part in parts]
+        packed = [plan.division.packing.pack(pa.Table.from_pylist(part, CLOCKED)) for part in parts]
         for place, stage in enumerate(stages):
             cells = [
                 replace(cell, sender=sender, position=position)
@@ -331,7 +333,7 @@ def test_exchanges_that_cannot_be_used_are_refused_or_set_aside() -> None:
         CLOCKED,
     )
     query = PAIRS.disorder(op.InOrder(invalid="quarantine"))
-    cells = plan_stream(query, CLOCKED, 2, sources=("a", "b")).packing.pack(rows)
+    cells = plan_stream(query, CLOCKED, 2, sources=("a", "b")).division.packing.pack(rows)
     by_kind = {cell.kind: read_table(cell.block) for cell in cells if len(cell.block)}
     reasons = by_kind[CellKind.INVALID]["reason"].to_pylist()
     assert reasons == [
@@ -340,14 +342,15 @@ def test_exchanges_that_cannot_be_used_are_refused_or_set_aside() -> None:
         "the time 'ts' is NULL",
     ]
     assert by_kind[CellKind.CLOCKS].to_pylist() == [{"source": "a", **clock, "heard": 4}]
-    packing = plan_stream(PAIRS.disorder(op.InOrder()), CLOCKED, 2, sources=("a", "b")).packing
+    plan = plan_stream(PAIRS.disorder(op.InOrder()), CLOCKED, 2, sources=("a", "b"))
+    packing = plan.division.packing
     with pytest.raises(op.DataError, match="an exchange of clocks has 4 times"):
         packing.pack(rows)
     # A column of another kind is one like others.
     plain = pa.schema(
         {"ts": pa.int64(), "x": pa.int64(), "source": pa.string(), "clock": pa.int64()}
     )
-    assert not plan_stream(PAIRS, plain, 2, sources=("a", "b")).packing.clocks
+    assert not plan_stream(PAIRS, plain, 2, sources=("a", "b")).division.packing.clocks
 
 
 class LoadedBatches:
@@ -357,7 +360,7 @@ class LoadedBatches:
         query = op.Query("q").order_by("ts").pattern("A B").define(B="x > A.x")
         query = query.measures(at="B.ts").disorder(op.Speculative(100))
         self.plan = plan_stream(query, SCHEMA, 2)
-        (self._spec,) = self.plan.stages
+        (self._spec,) = self.plan.division.stages
         self.kept: dict[str, Any] = {}
 
     def step(self, *times: int) -> list[tuple[int, bool]]:
@@ -365,7 +368,7 @@ class LoadedBatches:
         for name, value in self.kept.items():
             tester.updateValueState(name, 0, value)
         table = pa.table({"ts": times, "x": times, "seq": times}, schema=SCHEMA)
-        cells = cell_batch(self.plan.packing.pack(table)).to_pandas().iloc[:, 1:]
+        cells = cell_batch(self.plan.division.packing.pack(table)).to_pandas().iloc[:, 1:]
         given = tester.testInPandas(0, cells)
         self.kept = {name: tester.peekValueState(name, 0) for name in ("state", "load")}
         cells = read_cells(pa.RecordBatch.from_pandas(given, preserve_index=False))
@@ -403,7 +406,7 @@ def test_a_match_is_once_in_what_a_batch_says_is_the_latest() -> None:
     query = PAIRS.disorder(op.InOrder(late="correct", horizon=200)).emit("latest")
     query = query.measures(number="MATCH_NUMBER()")
     plan = plan_stream(query, schema, 1, sources=("a", "b"))
-    (spec,) = plan.stages
+    (spec,) = plan.division.stages
     stage, stream = spec.make(), op.open(query, sources=["a", "b"], schema=schema)
     present, expected = op.CurrentMatches(), op.CurrentMatches()
     several = 0
@@ -418,7 +421,7 @@ def test_a_match_is_once_in_what_a_batch_says_is_the_latest() -> None:
             for seq, ts in enumerate(low + numbers.integers(-40, 50, 50))
         ]
         table = pa.Table.from_pylist(rows, schema)
-        cells = run_step(stage, plan.packing.pack(table), 0, 1)
+        cells = run_step(stage, plan.division.packing.pack(table), 0, 1)
         found = [read_table(one.block) for one in cells if one.kind is CellKind.MATCHES]
         told = Counter(name for one in found for name in one["match_id"].to_pylist())
         assert set(told.values()) <= {1}
