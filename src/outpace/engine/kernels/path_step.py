@@ -9,26 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
-from outpace.compiler.kernel import compile_with, compiled, load_numba
+from outpace.compiler.kernel import compile_callback, compiled
+
+_INTEGERS, _FLOATS, _FLAGS = (f"CPointer({one})" for one in ("int64", "float64", "uint8"))
+_ARRAYS: Final = (*[_INTEGERS] * 3, _FLOATS, _INTEGERS, _FLOATS, _FLAGS)
+#: The types of what a step function is given, and of what it returns.
+_SIGNATURE: Final = f"int64({', '.join((*['int64'] * 6, *_ARRAYS))})"
 
 
 def path_step(function: Callable[..., int]) -> Any:
     """Compile a step function, or load what was compiled of it before."""
-    types: Any = load_numba().types
-    from numba.core.ccallback import CFunc
-    from numba.core.sigutils import normalize_signature
-
-    from outpace.compiler.cache import add_cache
-
-    integer, pointer = types.int64, types.CPointer
-    integers, floats, flags = map(pointer, (integer, types.float64, types.uint8))
-    signature = integer(*[integer] * 6, *[integers] * 3, floats, integers, floats, flags)
-    step = CFunc(function, normalize_signature(signature), {}, {"error_model": "numpy"})
-    add_cache(step, function)
-    compile_with(step.compile)
-    return step
+    return compile_callback(function, _SIGNATURE)
 
 
 @lru_cache(maxsize=1)

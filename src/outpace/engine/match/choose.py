@@ -6,16 +6,19 @@ from typing import Final
 
 from outpace.compiler.kernel import is_disabled
 from outpace.engine.match.contract import Matcher, Task
-from outpace.engine.match.kernel import make_kernel
+from outpace.engine.match.graph import GraphMatcher, make_graph_matcher
+from outpace.engine.match.join_matcher import JoinMatcher
+from outpace.engine.match.kernel import KernelMatcher, make_kernel
 from outpace.engine.match.twin import make_twin
+from outpace.engine.match.uncertain_matcher import UncertainMatcher
 from outpace.pattern.query import Selection
 
-#: What `explain()` calls the matchers, by their classes, which are loaded when they are used.
-_NAMES: Final = {
-    "GraphMatcher": "graph",
-    "JoinMatcher": "join",
-    "KernelMatcher": "kernel",
-    "UncertainMatcher": "uncertain order",
+#: What `explain()` calls the matchers.
+_NAMES: Final[dict[type, str]] = {
+    GraphMatcher: "graph",
+    JoinMatcher: "join",
+    KernelMatcher: "kernel",
+    UncertainMatcher: "uncertain order",
 }
 
 
@@ -26,18 +29,12 @@ def choose_matcher(task: Task) -> Matcher:
     match of each start, and the twin, plain Python, covers everything else.
     """
     if task.bound.query.join is not None:
-        from outpace.engine.match.join_matcher import JoinMatcher
-
         return JoinMatcher(task)
     if task.bound.uncertainty is not None:
-        from outpace.engine.match.uncertain_matcher import UncertainMatcher
-
         return UncertainMatcher(task)
     compiled: Matcher | None = None
     if not (task.timeouts or is_disabled()):
         if task.bound.query.effective_selection is Selection.ALL:
-            from outpace.engine.match.graph import make_graph_matcher
-
             compiled = make_graph_matcher(task)
         else:
             compiled = make_kernel(task)
@@ -46,4 +43,4 @@ def choose_matcher(task: Task) -> Matcher:
 
 def matcher_name(matcher: Matcher) -> str:
     """Return what `explain()` calls a matcher."""
-    return _NAMES.get(type(matcher).__name__, "twin")
+    return _NAMES.get(type(matcher), "twin")

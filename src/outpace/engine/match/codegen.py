@@ -17,6 +17,7 @@ import pyarrow as pa
 from outpace.compiler.kernel import is_text_compiled, load_text
 from outpace.engine.evaluate.columns import evaluate_columns
 from outpace.engine.evaluate.frame import PredicateFrame
+from outpace.engine.kernels.path_step import no_step
 from outpace.engine.kernels.search import Path
 from outpace.engine.match.codegen_layout import RecordLayout, at_own_row, is_hoistable
 from outpace.engine.match.contract import Block, Task
@@ -79,9 +80,7 @@ class PathPlan:
     def step(self) -> Any:
         """Return the compiled function, compiling it if need be."""
         if not self.source:
-            from outpace.engine.kernels import path_step
-
-            return path_step.no_step()
+            return no_step()
         return load_text(self.source).step
 
     def path(self, block: Block) -> Path:
