@@ -421,7 +421,7 @@ def test_soft_state_that_is_not_what_is_needed_is_as_if_it_were_not_there(damage
 def test_what_is_saved_is_the_same_however_often_it_is_taken():
     log = long_log(50)
     plan, saved = saved_of(kinds("A -> B", None), log)
-    [spec] = plan.stages
+    [spec] = plan.division.stages
     stage = restore_stage(spec, saved, 0, log.read)
     assert [save_stage(spec, stage) for _ in range(2)] == [saved, saved]
     stage.step([], NO_TIME)
