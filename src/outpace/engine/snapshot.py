@@ -10,7 +10,7 @@ what changed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import numpy as np
@@ -43,6 +43,9 @@ class Stateful:
 
     #: The attributes that steps change in place: arrays, lists, dictionaries and parts.
     CHANGED: ClassVar[tuple[str, ...]] = ()
+    #: Other attributes that are parts, or lists or dictionaries of these, by the names that
+    #: `SavedPart` saves them by; keys end these.
+    PARTS: ClassVar[Mapping[str, str]] = {}
 
     def snapshot(self) -> Self:
         """Return a part that stands where this one does; steps of either do not change the other.
@@ -52,14 +55,15 @@ class Stateful:
         # What `copy.copy` does takes several times as long.
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
-        for name in self.CHANGED:
+        for name in (*self.CHANGED, *self.PARTS.values()):
             setattr(twin, name, _copied(getattr(self, name)))
         return twin
 
     @property
     def copied_bytes(self) -> int:
         """How many bytes a snapshot copies: what steps change in place, of entries a reference."""
-        return sum(_bytes_of(getattr(self, name)) for name in self.CHANGED)
+        changed = (*self.CHANGED, *self.PARTS.values())
+        return sum(_bytes_of(getattr(self, name)) for name in changed)
 
     def become(self, other: Self) -> None:
         """Stand where another part of the kind does, which is then of no more use."""

@@ -192,10 +192,6 @@ class WholeStage:
         """When, by the time of batches, it wants to take a step; None where never."""
         return self.part.timer
 
-    def state(self) -> State:
-        """Return what is saved between two batches."""
-        return self.part.state()
-
     def step(
         self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
     ) -> list[Cell]:
@@ -504,7 +500,7 @@ _STAGES: dict[StagePart, Callable[[OperatorSpec], Stage]] = {
 
 def save_stage(spec: StageSpec, stage: Stage) -> bytes:
     """Return the state of an instance, with what tells whose it is."""
-    state = stage.state() if isinstance(stage, WholeStage) else stage.part.state()
+    state = stage.state() if isinstance(stage, ReplayedStage) else stage.part.state()
     return State(_header(spec), parts={"stage": state}).encode()
 
 

@@ -12,6 +12,12 @@ A checksum does not tell which program wrote the bytes, so nothing is believed: 
 tables it wrote, and reads numbers with the bounds that they must lie in (`integers`, `integer`),
 because kernels use them as places without looking. Each part checks how its numbers relate to each
 other.
+
+A part declares what it keeps (`SavedPart`): what has to be the same for who goes on, numbers with
+their bounds, and parts. What it writes itself is what has a form of its own: rows and arrays, whose
+tables are made from several attributes and are checked against each other (keys, windows, runs,
+matches that wait); the parts of the operator, whose content depends on where they stand (a mark
+that it may go back to, instances, the end); and what is kept in another way than it is saved.
 """
 
 from __future__ import annotations
@@ -22,7 +28,9 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from operator import attrgetter
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +39,7 @@ import pyarrow.compute as pc
 
 from outpace.engine.arrays import Integers
 from outpace.engine.ipc_check import check_uncompressed
+from outpace.engine.snapshot import Stateful
 from outpace.errors import StateError
 from outpace.pattern.argument import an_instance
 
@@ -79,6 +88,11 @@ class State:
         require(name in self.parts, f"there is no {name}")
         return self.parts[name]
 
+    def plus(self, more: State) -> State:
+        """Return the state of a part that keeps more."""
+        numbers, tables = {**self.numbers, **more.numbers}, [*self.tables, *more.tables]
+        return State(numbers, tables, {**self.parts, **more.parts})
+
     def content(self, tables: int | None = None) -> tuple[Mapping[str, Any], list[pa.Table]]:
         """Return numbers and tables, so many of them."""
         require(tables in (None, len(self.tables)), f"it has {len(self.tables)} tables")
@@ -108,6 +122,62 @@ class State:
         parts = {name: part._write(written) for name, part in self.parts.items()}
         whole = {"numbers": dict(self.numbers), "tables": tables, "parts": parts}
         return {name: content for name, content in whole.items() if content}
+
+
+class SavedPart(Stateful):
+    """A part whose saved state follows from what its class declares, by the names that are saved.
+
+    Examples
+    --------
+    >>> class Count(SavedPart):
+    ...     NUMBERS = {"count": ("_count", NATURAL)}
+    ...     def __init__(self, count: int) -> None:
+    ...         self._count = count
+    >>> other = Count(0)
+    >>> other.restore(Count(7).state())
+    >>> other.state().numbers
+    {'count': 7}
+    """
+
+    #: What is the same for who goes on: the attribute, and what else the state belongs to.
+    SAME: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    #: Integers: the attribute, and its bounds; or `float`, for a number that is not negative.
+    NUMBERS: ClassVar[Mapping[str, tuple[str, range | type[float]]]] = {}
+
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        numbers = {name: self._same(name) for name in self.SAME}
+        numbers |= {name: getattr(self, own) for name, (own, _) in self.NUMBERS.items()}
+        return State(numbers, parts={name: part.state() for name, part in self._parts()})
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned, maybe in another process."""
+        for name, (_, other) in self.SAME.items():
+            saved, now = state.numbers.get(name), self._same(name)
+            if saved != now:
+                raise StateError(
+                    f"the saved state belongs to {other}",
+                    detail=f"saved {saved}, now {now}",
+                    hint="go on with what it was saved from, or start from the input",
+                )
+        for name, (own, bounds) in self.NUMBERS.items():
+            read = real if isinstance(bounds, type) else partial(integer, bounds=bounds)
+            setattr(self, own, read(state.numbers, name))
+        for name, part in self._parts():
+            part.restore(state.part(name))
+
+    def _same(self, name: str) -> object:
+        value = attrgetter(self.SAME[name][0])(self)
+        return list(value) if isinstance(value, tuple) else value
+
+    def _parts(self) -> Iterator[tuple[str, SavedPart]]:
+        for name, own in self.PARTS.items():
+            part = getattr(self, own)
+            several = dict(enumerate(part)) if isinstance(part, list) else part
+            if isinstance(several, dict):
+                yield from ((f"{name}{key}", one) for key, one in several.items())
+            else:
+                yield name, part
 
 
 def _write_table(table: pa.Table, written: list[bytes]) -> dict[str, object]:
@@ -284,6 +354,13 @@ def integer(header: Mapping[str, Any], name: str, bounds: range = ANY) -> int:
     value = header.get(name)
     require(type(value) is int and value in bounds, f"{name} is {str(value)[:40]}")
     return int(str(value))
+
+
+def real(header: Mapping[str, Any], name: str) -> float:
+    """Return a number of a header that is not negative."""
+    value = header.get(name)
+    require(isinstance(value, float) and value >= 0, f"{name} is {str(value)[:40]}")
+    return float(str(value))
 
 
 def lists(table: pa.Table, name: str, bounds: range) -> list[Integers]:

@@ -3,13 +3,14 @@
 import json
 import zlib
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from outpace.engine.codec.table import read_table
-from outpace.engine.state import VERSION, State, integers
+from outpace.engine.state import VERSION, SavedPart, State, integers
 from outpace.errors import DataError, StateError
 from outpace.hosts.local import recording
 
@@ -171,3 +172,50 @@ def test_a_column_that_ends_within_a_value_is_refused() -> None:
     longer = pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(bytes(13))])
     with pytest.raises(StateError, match="ends within a value"):
         State.decode(State({}, [pa.table({"x": longer})]).encode())
+
+
+class Leaf(SavedPart):
+    NUMBERS: ClassVar = {"count": ("_count", range(10)), "share": ("share", float)}
+
+    def __init__(self, count: int, share: float = 0.0) -> None:
+        self._count, self.share = count, share
+
+
+class Branch(SavedPart):
+    SAME: ClassVar = {"names": ("_names", "other leaves")}
+    PARTS: ClassVar = {"": "_few", "leaf ": "_named", "alone": "_alone"}
+
+    def __init__(self, first: int, names: tuple[str, ...] = ("a", "b")) -> None:
+        self._names = names
+        self._few = [Leaf(first), Leaf(first + 1)]
+        self._named = {name: Leaf(first) for name in names}
+        self._alone = Leaf(first, 0.5)
+
+
+def test_what_is_declared_is_saved_and_copied() -> None:
+    branch, other = Branch(3), Branch(0)
+    state = branch.state()
+    assert list(state.parts) == ["0", "1", "leaf a", "leaf b", "alone"]
+    taken = branch.snapshot()
+    other.restore(State.decode(state.encode()))
+    for one in (*branch._few, *branch._named.values(), branch._alone):
+        one._count = 9
+    for part in (other, taken):
+        assert part.state().encode() == state.encode()
+
+
+@pytest.mark.parametrize(
+    ("part", "changed", "said"),
+    [
+        (Branch(1, ("a",)), Branch(1).state(), r"other leaves\n  saved \['a', 'b'\], now \['a'\]"),
+        (Branch(1), State({"names": ["a", "b"]}), "there is no 0"),
+        (Leaf(1), State({"count": 10, "share": 0.0}), "count is 10"),
+        (Leaf(1), State({"count": 1, "share": 1}), "share is 1"),
+        (Leaf(1), State({"count": 1, "share": -0.5}), "share is -0.5"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_the_declaration(
+    part: SavedPart, changed: State, said: str
+) -> None:
+    with pytest.raises(StateError, match=said):
+        part.restore(changed)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -23,7 +24,7 @@ from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.rules import fixed_slack
 from outpace.engine.rows.permutation import as_table
-from outpace.engine.state import State, integer
+from outpace.engine.state import ANY
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 
@@ -41,7 +42,8 @@ class SlackChain(Order):
         The columns of events.
     """
 
-    CHANGED = ("_links",)
+    NUMBERS: ClassVar = {"promise": ("_promise", ANY)}
+    PARTS: ClassVar = {"": "_links"}
 
     def __init__(
         self, bound: BoundQuery, disorders: Sequence[BoundDisorder], schema: pa.Schema
@@ -91,17 +93,6 @@ class SlackChain(Order):
     def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that no more events come."""
         return self._pass_on(self._links[0].finish(), ended=True)
-
-    def state(self) -> State:
-        """Return all that is kept, for `restore`."""
-        links = {str(number): link.state() for number, link in enumerate(self._links)}
-        return State({"promise": self._promise}, parts=links)
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        self._promise = integer(state.numbers, "promise")
-        for number, link in enumerate(self._links):
-            link.restore(state.part(str(number)))
 
     def _pass_on(self, released: ReleasedEvents, *, ended: bool = False) -> ReleasedEvents:
         """Let events that a link lets go, late ones too, wait at the next; return all of them."""

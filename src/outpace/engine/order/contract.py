@@ -21,8 +21,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.order.drift import ClockReading
 from outpace.engine.rows.permutation import RearrangedRows, as_table
-from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State
+from outpace.engine.state import SavedPart
 from outpace.errors import DataError
 from outpace.pattern.bind.disorder import BoundDisorder
 
@@ -149,7 +148,7 @@ class AdmittedEvents:
     shifted: bool = False
 
 
-class Order(Stateful, ABC):
+class Order(SavedPart, ABC):
     """How the events of a stream come into the order of the query.
 
     Its decisions depend on the messages that it takes alone. A host says when events arrived, and
@@ -336,14 +335,6 @@ class Order(Stateful, ABC):
     def fire(self, at: int) -> ReleasedEvents:
         """Take note that the clock of the host has come to a time; see `TimerFired`."""
         return self.tell(NO_TIME)
-
-    @abstractmethod
-    def state(self) -> State:
-        """Return all that is kept, for `restore`."""
-
-    @abstractmethod
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
 
 
 def quarantine_hint(disorder: BoundDisorder) -> str:

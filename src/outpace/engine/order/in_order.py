@@ -5,6 +5,8 @@ Memory: the place of the last row; see `Arrival`.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
@@ -12,7 +14,7 @@ from outpace.engine.message import EventsArrived
 from outpace.engine.order.arrival import Arrival
 from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.engine.rows.times import as_integers, passed, valid_times
-from outpace.engine.state import State, integer
+from outpace.engine.state import ANY, State
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer, value_type
 
@@ -35,6 +37,7 @@ class OrderedInput(Order):
     """
 
     CHANGED = ("_arrival",)
+    NUMBERS: ClassVar = {"watermark": ("_watermark", ANY)}
 
     def __init__(
         self,
@@ -105,12 +108,12 @@ class OrderedInput(Order):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        return State({"watermark": self._watermark}, [self._arrival.latest])
+        return super().state().plus(State({}, [self._arrival.latest]))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        header, (latest,) = state.content(1)
-        self._watermark = integer(header, "watermark")
+        super().restore(state)
+        _, (latest,) = state.content(1)
         self._arrival.restore(latest)
 
     def _last_time(self, rows: pa.Table) -> int:

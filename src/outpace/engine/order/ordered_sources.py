@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pyarrow as pa
 
@@ -10,7 +12,7 @@ from outpace.engine.message import EventsArrived
 from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.engine.order.senders import owned
 from outpace.engine.order.source_merge import CAPACITY, SEQUENCE, SourceMerge, ticks_of
-from outpace.engine.state import State, integer
+from outpace.engine.state import ANY
 from outpace.errors import BindError
 from outpace.pattern.bound import BoundQuery
 
@@ -32,7 +34,8 @@ class SourceOrder(Order):
         How many events of a source wait for others before more are refused.
     """
 
-    CHANGED = ("_merge",)
+    NUMBERS: ClassVar = {"watermark": ("_watermark", ANY)}
+    PARTS: ClassVar = {"merge": "_merge"}
 
     def __init__(
         self,
@@ -121,15 +124,6 @@ class SourceOrder(Order):
         for one in self._merge.sources if source is None else [source]:
             self._merge.finish(one)
         return self._released()
-
-    def state(self) -> State:
-        """Return all that is kept, for `restore`."""
-        return State({"watermark": self._watermark}, parts={"merge": self._merge.state()})
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        self._watermark = integer(state.numbers, "watermark")
-        self._merge.restore(state.part("merge"))
 
     def _push_mixed(self, rows: pa.Table) -> ReleasedEvents:
         rows, owners, _ = owned(rows, self._merge.sources, None)

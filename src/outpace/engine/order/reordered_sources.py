@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,8 @@ from outpace.engine.order.waiting import OWNER, WaitingEvents
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.permutation import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
-from outpace.engine.state import State, integer, require
-from outpace.errors import DataError, StateError
+from outpace.engine.state import ANY, State, integer, require
+from outpace.errors import DataError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bind.uncertainty import CLOCK_ERROR
 from outpace.pattern.bound import BoundQuery
@@ -77,9 +77,12 @@ class ReorderedSources(Order):
     """
 
     CHANGED = (
-        *("_each", "_waiting", "_watermarks", "_finished", "_silence", "_clocks", "_unawaited_of"),
+        *("_watermarks", "_finished", "_silence", "_clocks", "_unawaited_of"),
         *("_unawaited_times", "_back"),
     )
+    SAME: ClassVar = {"sources": ("_names", "other sources")}
+    NUMBERS: ClassVar = {"watermark": ("_watermark", ANY)}
+    PARTS: ClassVar = {"source ": "_each", "waiting": "_waiting"}
 
     def __init__(
         self,
@@ -293,38 +296,25 @@ class ReorderedSources(Order):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        numbers = {
-            "sources": list(self._each),
-            "watermark": self._watermark,
-            "watermarks": list(self._watermarks.values()),
-            "finished": sorted(self._finished),
-        }
-        parts = {f"source {name}": order.state() for name, order in self._each.items()}
-        parts |= {f"clock {name}": clock.state() for name, clock in self._clocks.items()}
-        parts["waiting"] = self._waiting.state()
+        watermarks = list(self._watermarks.values())
+        numbers = {"watermarks": watermarks, "finished": sorted(self._finished)}
+        parts = {f"clock {name}": clock.state() for name, clock in self._clocks.items()}
         if self._silence is not None:
             parts["silence"] = self._silence.state()
-        return State(numbers, parts=parts)
+        return super().state().plus(State(numbers, parts=parts))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process."""
-        numbers, names = state.numbers, list(self._each)
-        if numbers.get("sources") != names:
-            raise StateError(
-                "the saved state belongs to other sources",
-                detail=f"saved {numbers.get('sources')}, now {names}",
-            )
+        super().restore(state)
+        numbers, names = state.numbers, self._names
         watermarks, finished = (numbers.get(name, []) for name in ("watermarks", "finished"))
         require(len(watermarks) == len(names), "a source is missing")
         require(set(finished) <= set(names), "a source is unknown")
-        self._waiting.restore(state.part("waiting"))
         for name, watermark in zip(names, watermarks, strict=True):
             self._watermarks[name] = integer({"watermark": watermark}, "watermark")
-            self._each[name].restore(state.part(f"source {name}"))
             if f"clock {name}" in state.parts:
                 self._clocks[name] = SourceClock()
                 self._clocks[name].restore(state.part(f"clock {name}"))
-        self._watermark = integer(numbers, "watermark")
         self._finished = set(finished)
         # The patience may have been given since: then its count begins now.
         if self._silence is not None and "silence" in state.parts:

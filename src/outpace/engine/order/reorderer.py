@@ -23,7 +23,6 @@ that choose K, in `clock` and `rules`).
 
 from __future__ import annotations
 
-import itertools
 from typing import ClassVar, Final
 
 import numpy as np
@@ -42,8 +41,8 @@ from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
-from outpace.engine.state import NATURAL, State, lists, require, typed
-from outpace.errors import DataError, StateError
+from outpace.engine.state import State, require, typed
+from outpace.errors import DataError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
@@ -94,7 +93,9 @@ class Reorderer(Order):
     [9]
     """
 
-    CHANGED: ClassVar[tuple[str, ...]] = ("_runs", "_clock")
+    CHANGED: ClassVar[tuple[str, ...]] = ("_runs",)
+    SAME: ClassVar = {"order": ("_order.columns", "another order")}
+    PARTS: ClassVar = {"clock": "_clock"}
 
     def __init__(
         self,
@@ -341,34 +342,19 @@ class Reorderer(Order):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        header = {"order": list(self._order.columns), "runs": [len(run) for run in self._runs]}
-        # Runs stay as they are: joining them would cost more than all else that is saved.
-        rows = pa.concat_tables([self._runs.nothing.rows, *(run.rows for run in self._runs)])
-        return State(header, [self._last, rows], {"clock": self._clock.state()})
+        sizes, rows = self._runs.saved
+        return super().state().plus(State({"runs": sizes}, [self._last, rows]))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process.
 
         How far events are out of order may have changed since: what has passed stays passed.
         """
+        super().restore(state)
         header, (last, rows) = state.content(2)
-        if header.get("order") != list(self._order.columns):
-            raise StateError(
-                "the saved state belongs to another order",
-                detail=f"saved {header.get('order')}, now {list(self._order.columns)}",
-            )
-        last, rows = typed(last, self._last.schema), typed(rows, self._schema)
+        self._last = typed(last, self._last.schema)
         require(last.num_rows <= 1 and not last.column(self._time).null_count, "the last event")
-        self._clock.restore(state.part("clock"))
-        (sizes,) = lists(pa.table({"runs": [header["runs"]]}, schema=_SIZES), "runs", NATURAL)
-        ends = [0, *np.cumsum(sizes).tolist()]
-        require(ends[-1] == rows.num_rows, "events are missing")
-        require(not rows.column(self._time).null_count, "an event has no time")
-        parts = [rows.slice(low, high - low) for low, high in itertools.pairwise(ends)]
-        runs = [SortedRun(part, self._order.ticks(part)) for part in parts]
-        require(all(is_ascending(run.times) for run in runs), "events are out of order")
-        self._last = last
-        self._runs.replace(runs)
+        self._runs.restore(header["runs"], rows, self._order.time, self._order.ticks)
 
     def _release(self, run: SortedRun, before: int | None) -> pa.Table:
         """Let events wait, and take out those before a time, in the total order."""

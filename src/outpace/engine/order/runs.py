@@ -9,8 +9,9 @@ Memory: at most twice the bytes of the events that wait, or 16 KiB for a run whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from outpace.engine.arrays import Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.rows.partition import gather
 from outpace.engine.snapshot import Stateful
+from outpace.engine.state import NATURAL, integer, require, typed
 
 #: So many bytes are not worth the time that it takes to free them.
 _SMALL: Final = 16_384
@@ -113,8 +115,28 @@ class SortedRuns(Stateful):
     def __iter__(self) -> Iterator[SortedRun]:
         return iter(self._runs)
 
-    def replace(self, runs: list[SortedRun]) -> None:
-        """Let nothing but these runs wait, which were those of others."""
+    @property
+    def saved(self) -> tuple[list[int], pa.Table]:
+        """How long runs are, and their rows; to join them would cost more than to save them."""
+        rows = pa.concat_tables([self.nothing.rows, *(run.rows for run in self._runs)])
+        return [len(run) for run in self._runs], rows
+
+    def restore(
+        self,
+        sizes: Sequence[object],
+        rows: pa.Table,
+        time: str,
+        ticks: Callable[[pa.Table], Integers],
+    ) -> None:
+        """Let the rows wait that `saved` had; `time` names their times."""
+        rows = typed(rows, self.nothing.rows.schema)
+        require(not rows.column(time).null_count, "an event has no time")
+        known = [integer({"run": size}, "run", NATURAL) for size in sizes]
+        ends = [0, *accumulate(known)]
+        require(ends[-1] == rows.num_rows, "events are missing")
+        parts = [rows.slice(low, high - low) for low, high in pairwise(ends)]
+        runs = [SortedRun(part, ticks(part)) for part in parts]
+        require(all(is_ascending(run.times) for run in runs), "events are out of order")
         self._runs = runs
 
     def _keep(self, waiting: list[SortedRun]) -> None:

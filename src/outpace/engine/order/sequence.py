@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +50,9 @@ class SequenceOrder(Order):
         As for `Reorderer`.
     """
 
-    CHANGED = ("_inner", "_whole", "_fractions")
+    CHANGED = ("_whole", "_fractions")
+    NUMBERS: ClassVar = {"now": ("_now", ANY), "promise": ("_promise", ANY)}
+    PARTS: ClassVar = {"order": "_inner"}
 
     def __init__(self, bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> None:
         self._disorder = disorder
@@ -266,18 +268,14 @@ class SequenceOrder(Order):
         numbers = {
             "known": self._whole.tolist(),
             "means": np.nan_to_num(self._fractions, nan=-1.0).tolist(),
-            "now": self._now,
-            "promise": self._promise,
         }
         arrived, due = self._waits
-        return State(
-            numbers,
-            [self._held, pa.table({"arrived": arrived, "due": due})],
-            {"order": self._inner.state()},
-        )
+        waits = pa.table({"arrived": arrived, "due": due})
+        return super().state().plus(State(numbers, [self._held, waits]))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
+        super().restore(state)
         numbers, (held, waits) = state.content(2)
         means = finite_numbers(numbers.get("means"), kernel.FRACTIONS)
         require(((means[::2] < 0) == (means[1::2] < 0)).all(), "an average has no deviation")
@@ -296,8 +294,6 @@ class SequenceOrder(Order):
         require((np.diff(ahead) > 0).all(), "events are out of order")
         self._fractions = np.where(means < 0, math.nan, means)
         self._held, self._waits = held, np.stack([arrived, due])
-        self._now, self._promise = integer(numbers, "now"), integer(numbers, "promise")
-        self._inner.restore(state.part("order"))
 
     def _numbered(self, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
         """Return the events that have a number, and those that have none with the reason."""

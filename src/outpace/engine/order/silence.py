@@ -12,19 +12,18 @@ Memory: a number for each source.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State, integer, require
+from outpace.engine.state import ANY, SavedPart, State, integer, require
 
 #: As long as nobody waits.
 _NEVER: Final = 1 << 62
 
 
-class Silence(Stateful):
+class Silence(SavedPart):
     """Tells which sources are silent.
 
     Parameters
@@ -45,6 +44,7 @@ class Silence(Stateful):
     """
 
     CHANGED = ("_heard", "silent", "_open")
+    NUMBERS: ClassVar = {"now": ("now", ANY), "began": ("_began", ANY)}
 
     def __init__(self, sources: Iterable[str], patience: int | Mapping[str, int]) -> None:
         #: The sources that have not ended.
@@ -129,23 +129,16 @@ class Silence(Stateful):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        return State(
-            {
-                "now": self.now,
-                "began": self._began,
-                "heard": self._heard,
-                "silent": sorted(self.silent),
-            }
-        )
+        return super().state().plus(State({"heard": self._heard, "silent": sorted(self.silent)}))
 
-    def restore(self, state: State, finished: Iterable[str]) -> None:
+    def restore(self, state: State, finished: Iterable[str] = ()) -> None:
         """Go on from what `state` returned, where some sources have ended."""
+        super().restore(state)
         numbers = state.numbers
         heard, silent = numbers.get("heard", {}), numbers.get("silent", [])
         require(isinstance(heard, dict) and isinstance(silent, list), "nobody knows who spoke")
         known = {*self._open}
         require(known >= {*heard, *silent}, "a source is unknown")
-        self.now, self._began = integer(numbers, "now"), integer(numbers, "began")
         self._heard = {source: integer(heard, source) for source in heard}
         self.silent = set(silent)
         for source in finished:

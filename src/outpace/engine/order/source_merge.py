@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +41,8 @@ from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.permutation import RearrangedRows
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
-from outpace.errors import DataError, StateError, did_you_mean
+from outpace.engine.state import ANY, NATURAL, SavedPart, State, integer, integers, require
+from outpace.errors import DataError, did_you_mean
 
 #: The column of sequence numbers.
 SEQUENCE: Final = "seq"
@@ -106,7 +106,7 @@ class _Waiting(Stateful):
         self.pieces.append(piece)
 
 
-class SourceMerge(Stateful):
+class SourceMerge(SavedPart):
     """Bring the events of many sources into one order.
 
     Parameters
@@ -142,6 +142,7 @@ class SourceMerge(Stateful):
     """
 
     CHANGED = ("_waiting", "_least", "_first")
+    SAME: ClassVar = {"order": ("sources", "other sources")}
 
     def __init__(
         self,
@@ -268,9 +269,9 @@ class SourceMerge(Stateful):
             [waiting.time, waiting.number, waiting.finished, waiting.events]
             for waiting in self._waiting
         ]
-        header = {"order": list(self.sources), "known": known}
+        state = super().state().plus(State({"known": known}))
         if self._nothing is None:
-            return State(header, [])
+            return state
         pieces = [piece for waiting in self._waiting for piece in waiting.pieces]
         keys = pa.table(
             {
@@ -279,16 +280,12 @@ class SourceMerge(Stateful):
             }
         )
         rows = [self._nothing, *(piece.rows for piece in pieces)]
-        return State(header, [keys, pa.concat_tables(rows)])
+        return state.plus(State({}, [keys, pa.concat_tables(rows)]))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process."""
+        super().restore(state)
         header, tables = state.content()
-        if header.get("order") != list(self.sources):
-            raise StateError(
-                "the saved state belongs to other sources",
-                detail=f"saved {header.get('order')}, now {list(self.sources)}",
-            )
         waiting = [_Waiting(**one) for one in map(_known, header["known"])]
         require(len(waiting) == len(self.sources), "a source is missing")
         if tables:

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
-from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.match.bits import BitTask
 from outpace.engine.message import ClockExchange, EventsArrived, HostLoad
 from outpace.engine.order.contract import Order, ReleasedEvents
@@ -33,7 +33,7 @@ from outpace.engine.order.speculative import EarlyRelease, time_within
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.order.waiting import OWNER
 from outpace.engine.rows.times import as_integers
-from outpace.engine.state import State, require, typed
+from outpace.engine.state import State
 from outpace.errors import UnsupportedError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
@@ -52,7 +52,8 @@ class SpeculativeSources(Order):
         What says which events a step can use; None where all are kept.
     """
 
-    CHANGED = ("_certain", "_runs")
+    CHANGED = ("_runs",)
+    PARTS: ClassVar = {"certain": "_certain"}
 
     def __init__(
         self,
@@ -201,18 +202,15 @@ class SpeculativeSources(Order):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         rows = joined([self._runs.nothing, *self._runs]).rows
-        return State(self._early.numbers, [rows], {"certain": self._certain.state()})
+        return super().state().plus(State(self._early.numbers, [rows]))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process."""
+        super().restore(state)
         header, (rows,) = state.content(1)
-        rows = typed(rows, self._schema)
-        require(not rows.column(self._time).null_count, "an event has no time")
-        self._certain.restore(state.part("certain"))
         self._early = self._early.restored(header)
-        run = SortedRun(rows, self._order.ticks(rows))
-        require(is_ascending(run.times), "events are out of order")
-        self._runs.replace([run] if len(run) else [])
+        sizes = [rows.num_rows] if rows.num_rows else []
+        self._runs.restore(sizes, rows, self._order.time, self._order.ticks)
 
     @property
     def _nothing(self) -> pa.Table:

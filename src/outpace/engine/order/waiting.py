@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.order.contract import AdmittedEvents
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.source_merge import ticks_of
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.times import from_integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import NATURAL, State, integer, integers, require, typed
+from outpace.engine.state import State, integers
 
 #: The number of the source of an event, in a column behind the others.
 OWNER: Final = pa.field("__outpace_source", pa.int64())
@@ -105,23 +104,15 @@ class WaitingEvents(Stateful):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         self._settle()
-        rows = pa.concat_tables([self._runs.nothing.rows, *(run.rows for run in self._runs)])
-        return State({"runs": [len(run) for run in self._runs]}, [rows])
+        sizes, rows = self._runs.saved
+        return State({"runs": sizes}, [rows])
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         numbers, (rows,) = state.content(1)
-        rows = typed(rows, self._runs.nothing.rows.schema)
-        require(not rows.column(self._order.time).null_count, "an event has no time")
         sources = range(len(self.counts))
         (owners,) = integers(rows.select([OWNER.name]), **{OWNER.name: sources})
-        sizes = [integer({"run": size}, "run", range(1, NATURAL.stop)) for size in numbers["runs"]]
-        ends = [0, *accumulate(sizes)]
-        require(ends[-1] == rows.num_rows, "events are missing")
-        parts = [rows.slice(low, high - low) for low, high in pairwise(ends)]
-        runs = [SortedRun(part, self._order.ticks(part)) for part in parts]
-        require(all(is_ascending(run.times) for run in runs), "events are out of order")
-        self._runs.replace(runs)
+        self._runs.restore(numbers["runs"], rows, self._order.time, self._order.ticks)
         self.counts = np.bincount(owners, minlength=len(self.counts))
 
     def _settle(self) -> None:

@@ -9,10 +9,9 @@ same.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import ClassVar, Final
 
-from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State, require
+from outpace.engine.state import SavedPart
 
 #: Seconds that an event takes, and a checkpoint, as long as nobody has measured it. The second
 #: counts as much as all that is measured: it decides where sums are alike in their shares of both.
@@ -32,7 +31,7 @@ _LEAST_PART: Final = 0.1
 _NAMES: Final = ("events", "pieces", "ee", "ep", "pp", "et", "pt", "apart", "since", "missed")
 
 
-class WorkEstimate(Stateful):
+class WorkEstimate(SavedPart):
     """The seconds that an event and a checkpoint take, and how often the operator goes back.
 
     Examples
@@ -46,6 +45,8 @@ class WorkEstimate(Stateful):
     >>> round(1e6 * event, 1), round(1e3 * checkpoint, 2)
     (2.0, 0.5)
     """
+
+    NUMBERS: ClassVar = {name: (f"_{name}", float) for name in _NAMES}
 
     def __init__(self) -> None:
         #: Events and pieces of them that went on since something was measured.
@@ -109,14 +110,3 @@ class WorkEstimate(Stateful):
     def missed(self) -> float:
         """Which part of a stretch it goes back behind though it lies before the late event."""
         return self._missed
-
-    def state(self) -> State:
-        """Return all that is kept, for `restore`."""
-        return State({name: getattr(self, f"_{name}") for name in _NAMES})
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        for name in _NAMES:
-            number = state.numbers.get(name)
-            require(isinstance(number, float) and number >= 0, f"{name} is a number")
-            setattr(self, f"_{name}", number)

@@ -29,16 +29,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers, grown
 from outpace.engine.event import Events
-from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
-from outpace.engine.state import NATURAL, State, integer, integers
+from outpace.engine.state import NATURAL, SavedPart, State, integer, integers
 from outpace.errors import BindError, StateError
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, ByKey, Candidate, Scheduler
@@ -68,7 +67,7 @@ class Delivery(NamedTuple):
     split: Split
 
 
-class Schedule(Stateful, ABC):
+class Schedule(SavedPart, ABC):
     """Gives windows to instances and says which rows each of them gets.
 
     Parameters
@@ -76,6 +75,9 @@ class Schedule(Stateful, ABC):
     instances
         The number of instances.
     """
+
+    SAME: ClassVar = {"instances": ("_instances", "another schedule")}
+    NUMBERS: ClassVar = {"sent": ("events_sent", NATURAL)}
 
     def __init__(self, instances: int) -> None:
         self._instances = instances
@@ -97,18 +99,17 @@ class Schedule(Stateful, ABC):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         numbers, tables = self._kept()
-        header = {"instances": self._instances, "sent": self.events_sent, **numbers}
-        return State(header, tables)
+        return super().state().plus(State(numbers, tables))
 
     def restore(self, state: State, opened: Windows | None = None) -> None:
         """Go on from what `state` returned, maybe in another process.
 
         These windows are open, where that is known.
         """
+        super().restore(state)
         header, tables = state.content()
-        if header.get("instances") != self._instances or len(tables) != len(self._kept()[1]):
+        if len(tables) != len(self._kept()[1]):
             raise StateError("the saved state belongs to another schedule")
-        self.events_sent = integer(header, "sent", NATURAL)
         self._set_kept(header, tables, opened)
 
     @abstractmethod

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +19,9 @@ from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.rows.times import passed
-from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
-from outpace.engine.state import NATURAL, State, integer
-from outpace.errors import DataError, StateError
+from outpace.engine.state import ANY, NATURAL, SavedPart, State
+from outpace.errors import DataError
 from outpace.pattern.bind.window_kinds import BoundWindows
 from outpace.pattern.values import TIME_LIMIT
 
@@ -30,7 +29,7 @@ from outpace.pattern.values import TIME_LIMIT
 END_OF_TIME: Final = np.iinfo(np.int64).max
 
 
-class Splitter(Stateful, ABC):
+class Splitter(SavedPart, ABC):
     """Tells which windows the events of a stream open and close.
 
     Parameters
@@ -38,6 +37,9 @@ class Splitter(Stateful, ABC):
     windows
         Which windows.
     """
+
+    SAME: ClassVar = {"windows": ("_spec", "other windows")}
+    NUMBERS: ClassVar = {"arrived": ("_arrived", NATURAL), "watermark": ("_watermark", ANY)}
 
     def __init__(self, windows: BoundWindows) -> None:
         self.windows = windows
@@ -89,20 +91,12 @@ class Splitter(Stateful, ABC):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        header = {"windows": self._spec, "arrived": self._arrived, "watermark": self._watermark}
-        return State(header, self._tables())
+        return super().state().plus(State({}, self._tables()))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process."""
-        header, tables = state.content()
-        if header.get("windows") != self._spec:
-            raise StateError(
-                "the saved state belongs to other windows",
-                detail=f"it was saved by {header.get('windows')}, these are {self._spec}",
-            )
-        self._arrived = integer(header, "arrived", NATURAL)
-        self._watermark = integer(header, "watermark")
-        self._set_tables(tables)
+        super().restore(state)
+        self._set_tables(state.tables)
 
     @property
     def _spec(self) -> str:

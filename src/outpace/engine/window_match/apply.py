@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,18 +26,8 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.match.identity import MatchIds, row_ids
-from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
-from outpace.engine.state import (
-    ANY,
-    NATURAL,
-    State,
-    integer,
-    integers,
-    parts,
-    require,
-    typed,
-)
+from outpace.engine.state import ANY, NATURAL, SavedPart, State, integers, parts, require, typed
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.open_windows import require_same
 from outpace.engine.window_match.result import (
@@ -47,7 +37,7 @@ from outpace.engine.window_match.result import (
     turns_of,
     with_numbers,
 )
-from outpace.errors import DataError, MatchError, OutpaceError, StateError
+from outpace.errors import DataError, MatchError, OutpaceError
 from outpace.pattern.bind.query import bind_operator
 from outpace.pattern.bound import NUMBERING, BoundQuery
 from outpace.pattern.operator import EventOperator, Operator, OperatorRows
@@ -204,7 +194,7 @@ class _Piece:
     number: int
 
 
-class AppliedOperator(Stateful, ABC):
+class AppliedOperator(SavedPart, ABC):
     """A query's operator in the windows that an instance was given.
 
     Parameters
@@ -214,6 +204,9 @@ class AppliedOperator(Stateful, ABC):
     schema
         The columns of the events.
     """
+
+    SAME: ClassVar = {"operator": ("bound.query.name", "another query")}
+    NUMBERS: ClassVar = {"frontier": ("_frontier", range(ANY.stop))}
 
     def __init__(self, query: Query, schema: pa.Schema) -> None:
         assert query.operator is not None
@@ -255,10 +248,7 @@ class AppliedOperator(Stateful, ABC):
         self, state: State, opened: Windows | None = None, taken: Integers | None = None
     ) -> None:
         """Go on from what `state` returned; see `WindowMatcher.restore`."""
-
-    @abstractmethod
-    def state(self) -> State:
-        """Return the operators' own states."""
+        super().restore(state)
 
     @abstractmethod
     def _apply(self, groups: dict[int, EventGroup], split: Split) -> WindowMatches:
@@ -380,18 +370,15 @@ class WindowedApply(AppliedOperator):
             for name in _PLACES
         }
         states = pa.array([window.operator.state() for window in windows], pa.binary())
-        header = {"operator": self.bound.query.name, "frontier": self._frontier}
         keys = self._key_columns([window.key for window in windows])
-        return State(header, [pa.table({**places, "state": states}), keys])
+        return super().state().plus(State({}, [pa.table({**places, "state": states}), keys]))
 
     def restore(
         self, state: State, opened: Windows | None = None, taken: Integers | None = None
     ) -> None:
         """Go on from what `state` returned; see `WindowMatcher.restore`."""
-        header, (places, keys) = state.content(2)
-        if header.get("operator") != self.bound.query.name:
-            raise StateError("the saved state belongs to another query")
-        self._frontier = integer(header, "frontier", range(ANY.stop))
+        super().restore(state)
+        _, (places, keys) = state.content(2)
         self._open = {}
         keys = typed(keys, self._key_columns([]).schema)
         names = self.bound.partition_by

@@ -22,16 +22,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows, joined_windows, part_windows
-from outpace.engine.state import (
-    ANY,
-    NATURAL,
-    State,
-    integer,
-    integers,
-    parts,
-    require,
-    typed,
-)
+from outpace.engine.state import NATURAL, State, integers, parts, require, typed
 from outpace.engine.window_match.apply import (
     AppliedOperator,
     EventGroup,
@@ -42,7 +33,7 @@ from outpace.engine.window_match.apply import (
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.open_windows import require_same, saved_windows
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches
-from outpace.errors import DataError, StateError
+from outpace.errors import DataError
 from outpace.pattern.operator import OperatorRows, SharedOperator, WindowBlock, WindowRows
 from outpace.pattern.query import Query
 
@@ -91,7 +82,6 @@ class SharedApply(AppliedOperator):
     def state(self) -> State:
         """Return the operators' own states, by partition, and what is known of their windows."""
         served = self._served.values()
-        header = {"operator": self.bound.query.name, "frontier": self._frontier}
         states = {
             "partition": pa.array(self._served, pa.int64()),
             "windows": pa.array([len(one.windows) for one in served], pa.int64()),
@@ -106,16 +96,14 @@ class SharedApply(AppliedOperator):
             [_NOTHING, *(one.windows.given(one.windows["number"]) for one in served)]
         )
         keys = self._key_columns([one.key for one in served])
-        return State(header, [pa.table(states), pa.table(known), keys])
+        return super().state().plus(State({}, [pa.table(states), pa.table(known), keys]))
 
     def restore(
         self, state: State, opened: Windows | None = None, taken: Integers | None = None
     ) -> None:
         """Go on from what `state` returned; see `WindowMatcher.restore`."""
-        header, (states, known, keys) = state.content(3)
-        if header.get("operator") != self.bound.query.name:
-            raise StateError("the saved state belongs to another query")
-        self._frontier = integer(header, "frontier", range(ANY.stop))
+        super().restore(state)
+        _, (states, known, keys) = state.content(3)
         keys = typed(keys, self._key_columns([]).schema)
         partitions = NATURAL if taken is None else range(len(taken))
         partition, counts = integers(states, partition=partitions, windows=range(1, NATURAL.stop))

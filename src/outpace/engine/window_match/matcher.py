@@ -15,7 +15,7 @@ With keys, a step costs what it touches (`by_key`). Memory: see there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +29,17 @@ from outpace.engine.match.kernel import WORTH_PREDICATES, KernelMatcher
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import count_starts, fingerprint, kept_columns
 from outpace.engine.rows.times import as_integers, valid_times
-from outpace.engine.snapshot import Stateful
 from outpace.engine.split.schedule import overlapping
 from outpace.engine.split.windows import Split, Windows, take_windows
-from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, typed
+from outpace.engine.state import (
+    ANY,
+    NATURAL,
+    SavedPart,
+    State,
+    integers,
+    require,
+    typed,
+)
 from outpace.engine.window_match.by_key import Strategy, WindowsByKey
 from outpace.engine.window_match.count import count_in_windows
 from outpace.engine.window_match.covered_windows import CoveredWindows
@@ -45,7 +52,7 @@ from outpace.engine.window_match.shared_windows import GivesUpError, SharedWindo
 from outpace.engine.window_match.sharing import is_ready, sharing
 from outpace.engine.window_match.stretches import ROWS_AT_ONCE
 from outpace.engine.window_match.uncertain_windows import UncertainWindows
-from outpace.errors import StateError, UnsupportedError
+from outpace.errors import UnsupportedError
 from outpace.pattern.bind.window_kinds import BoundWindows, bind_windows
 from outpace.pattern.query import RowsPerMatch
 
@@ -56,7 +63,7 @@ ROWS_IN_STEP: Final = 1 << 17
 ENDED: Final = int(np.iinfo(np.int64).max)
 
 
-class WindowMatcher(Stateful):
+class WindowMatcher(SavedPart):
     """Matches a query in the windows that an instance was given.
 
     Parameters
@@ -76,6 +83,8 @@ class WindowMatcher(Stateful):
     """
 
     CHANGED = ("_strategy",)
+    SAME: ClassVar = {"query": ("_fingerprint", "another query or another schema")}
+    NUMBERS: ClassVar = {"frontier": ("_frontier", range(ENDED + 1))}
 
     def __init__(
         self,
@@ -206,9 +215,9 @@ class WindowMatcher(Stateful):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        header = {"query": self._fingerprint, "frontier": self._frontier}
+        state = super().state()
         if self._strategy is None:
-            return State(header, [])
+            return state
         held = self._strategy.held
         numbers = {"partition": held.partition, "ordinal": held.ordinal, "arrival": held.arrival}
         tables = [pa.table(numbers), pa.table({"times": held.times}), held.rows]
@@ -217,7 +226,7 @@ class WindowMatcher(Stateful):
             windows = OpenWindows.from_table(windows).cursors()
         if self._layout == "shared":
             kept = [_found_again(seen, windows, held) for seen in kept]
-        return State({**header, "kind": self._layout}, [*tables, windows, *kept])
+        return state.plus(State({"kind": self._layout}, [*tables, windows, *kept]))
 
     def restore(
         self, state: State, opened: Windows | None = None, taken: Integers | None = None
@@ -226,13 +235,8 @@ class WindowMatcher(Stateful):
 
         Where it is known, these windows are open, and partitions have had so many events.
         """
+        super().restore(state)
         header, tables = state.content()
-        if header.get("query") != self._fingerprint:
-            raise StateError(
-                "the saved state belongs to another query or another schema",
-                hint="resume it with the query that it was saved from, or start from the input",
-            )
-        self._frontier = integer(header, "frontier", range(ENDED + 1))
         if not tables:
             require(opened is None or not len(opened), "windows are missing")
             return
