@@ -1,5 +1,12 @@
 """Complete tables: all rows are there at once, so the operator takes them in a few steps.
 
+Without windows a table is divided, not fed: every partition is a window that is open to the end,
+and all of its rows are there, so the front has nothing to order, number or split, and the back has
+one answer for each. What is left is the matcher of an instance, over all partitions as one block
+(`engine.match.partitions`). Two steps of the operator give the same matches in 1.5 to 1.9 times the
+processor time, as they number the events and look for rows to keep, of which none are; and they
+give them in the order of the events that complete them, where a table has those of a key together.
+
 Memory: the rows, in their order, and the matches in them.
 """
 

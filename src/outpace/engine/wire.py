@@ -5,6 +5,9 @@ back. In deliveries and answers integers are as narrow as they can be, and numbe
 from others do not travel; rows of stimuli stay as they came. Nothing is ever unpickled. The reader
 of a stimulus does not know its writer: bytes that tell none are refused.
 
+A message is no saved state (`outpace.engine.state`), which has names, a version and a checksum: it
+is read by the release that wrote it, thousands of times a second.
+
 The events of a delivery are a block in it, or lie in a block elsewhere that several deliveries
 share, as in memory that processes share.
 

@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 import weakref
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,6 +35,14 @@ from outpace.engine.wire import read_stimulus, write_stimulus
 from outpace.errors import DataError, StateError
 from outpace.files.small_file import open_regular
 from outpace.ingest.log.folder import SEGMENT_BYTES, create_folder, sync_folder
+from outpace.ingest.log.frame import (
+    HEADER_BYTES,
+    FrameKind,
+    LogFrame,
+    frame_parts,
+    payload_checksum,
+    read_header,
+)
 from outpace.ingest.log.reader import Log
 from outpace.ingest.log.segment import Damage
 from outpace.ingest.log.writer import Writer
@@ -45,9 +51,6 @@ from outpace.pattern.argument import a_flag, a_path, a_whole_number
 #: The files beside the events: what they are needed for, and the stimuli between them.
 _SAVEPOINT: Final = "savepoint"
 _STIMULI: Final = "stimuli"
-#: Before each stimulus: its length, a checksum, how many events came before, the turn, and how many
-#: events came with it.
-_FRAME: Final = struct.Struct("<IIqqq")
 #: A file of stimuli is written anew when it has so many more than are left of it.
 _SUPERSEDED: Final = 1024
 
@@ -269,7 +272,7 @@ class RetainedLog:
         if self._file is None or self._file_size > 2 * len(self._stimuli) + _SUPERSEDED:
             self._write_stimuli()
             return
-        data = _framed(*kept)
+        data = _framed(kept, self._file.tell(), self._log.folder.salt)
         with self._writing():
             if self._file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -389,7 +392,10 @@ class RetainedLog:
         if self._file is not None:
             self._file.close()
             self._file = None
-        self._replace(_STIMULI, b"".join(_framed(*one) for one in self._stimuli))
+        written = bytearray()
+        for one in self._stimuli:
+            written += _framed(one, len(written), self._log.folder.salt)
+        self._replace(_STIMULI, written)
         with self._writing():
             self._file = (self._path / _STIMULI).open("ab", buffering=0)
         self._file_size = len(self._stimuli)
@@ -400,7 +406,7 @@ class RetainedLog:
             return
         self._replace(_SAVEPOINT, self.savepoint.keeping(self._known).encode())
 
-    def _replace(self, name: str, content: bytes) -> None:
+    def _replace(self, name: str, content: bytes | bytearray) -> None:
         """Put a file into the folder, or another one in its place, as a whole."""
         assert self._path is not None
         there = self._path / name
@@ -450,9 +456,10 @@ class RetainedLog:
 
     def _open_stimuli(self, data: bytes) -> None:
         """Remember the stimuli of before; where all are kept, each event came with one of them."""
+        assert self._log is not None
         self._file_size = 0
         covered = 0 if self.savepoint is None else self.savepoint.at
-        for one, events in _frames(data, self.came):
+        for one, events in _frames(data, self.came, self._log.folder.salt):
             self._file_size += 1
             if self._is_over(one):
                 continue
@@ -481,28 +488,38 @@ def _tells_time(stimulus: Stimulus) -> TypeGuard[WatermarkArrived]:
     return isinstance(stimulus, WatermarkArrived) and stimulus.watermark != NO_TIME
 
 
-def _framed(came: int, turn: int, stimulus: Stimulus) -> bytes:
-    """Return a stimulus as bytes that `_frames` reads."""
-    data = write_stimulus(stimulus)
+def _framed(kept: tuple[int, int, Stimulus], position: int, salt: int) -> bytes:
+    """Return a stimulus as a frame at a position, which `_frames` reads."""
+    came, turn, stimulus = kept
+    payload = write_stimulus(stimulus)
     events = stimulus.rows.num_rows if isinstance(stimulus, EventsArrived) else 0
-    content = _FRAME.pack(len(data), 0, came, turn, events)[8:] + data
-    return _FRAME.pack(len(data), zlib.crc32(content), came, turn, events) + data
+    checksum, length = payload_checksum(payload, salt), len(payload)
+    kind = FrameKind.STIMULUS
+    frame = LogFrame(kind, position, length, came, events, turn, turn, 0, checksum)
+    return b"".join(frame_parts(frame, payload, salt))
 
 
-def _frames(data: bytes, last: int) -> Iterator[tuple[tuple[int, int, Stimulus], int]]:
+def _frames(data: bytes, last: int, salt: int) -> Iterator[tuple[tuple[int, int, Stimulus], int]]:
     """Yield stimuli, and with how many events each came, up to one that was not written as a whole.
 
     Behind the last event nothing is lost with it.
     """
     place = 0
-    while place + _FRAME.size <= len(data):
-        size, checksum, came, turn, events = _FRAME.unpack_from(data, place)
-        end = place + _FRAME.size + size
-        if end > len(data) or zlib.crc32(data[place + 8 : end]) != checksum:
-            torn = (end >= len(data) and came >= last) or not any(data[place:])
-            require(torn, "the stimuli between events are damaged")
+    while place + HEADER_BYTES <= len(data):
+        frame = read_header(memoryview(data)[place : place + HEADER_BYTES], salt)
+        known = frame is not None and (frame.kind, frame.position) == (FrameKind.STIMULUS, place)
+        if frame is None or not known or not _is_whole(frame, data, salt):
+            short = frame is not None and known and frame.end >= len(data) and frame.first >= last
+            require(short or not any(data[place:]), "the stimuli between events are damaged")
             return
-        stimulus = read_stimulus(pa.py_buffer(data[place + _FRAME.size : end]))
-        require(came in NATURAL and turn in NATURAL, "a stimulus came before the first event")
-        yield (came, turn, stimulus), events
-        place = end
+        begin = place + HEADER_BYTES
+        stimulus = read_stimulus(pa.py_buffer(data[begin : begin + frame.length]))
+        require(frame.least in NATURAL, "a stimulus came before the first event")
+        yield (frame.first, frame.least, stimulus), frame.events
+        place = frame.end
+
+
+def _is_whole(frame: LogFrame, data: bytes, salt: int) -> bool:
+    begin = frame.position + HEADER_BYTES
+    payload = memoryview(data)[begin : begin + frame.length]
+    return frame.end <= len(data) and payload_checksum(payload, salt) == frame.payload_checksum

@@ -1,6 +1,9 @@
 """Rows as blocks: many rows as one binary cell, which Spark moves and stores as one row.
 
-A block is an Arrow IPC stream of one record batch, with its integers as narrow as they can be.
+A block is an Arrow IPC stream of one record batch, with its integers as narrow as they can be. It
+is what travels and what is stored wherever there are many events; whoever moves it puts a head of
+its own before it, as the architecture page lists. Rows that come out keep their types: tables
+(`outpace.engine.codec.table`).
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ def read_block(cell: pa.Buffer, schema: pa.Schema) -> dict[str, pa.Array]:
     Columns that it does not have are left where they are. A block that others may have written is
     checked before, see `check_block`.
     """
-    return wide_columns(_rows(cell), schema)
+    return wide_columns(narrow_block(cell), schema)
 
 
 def check_block(cell: pa.Buffer, schema: pa.Schema) -> None:
@@ -66,7 +69,7 @@ def check_block(cell: pa.Buffer, schema: pa.Schema) -> None:
         It is none that can be read.
     """
     check_uncompressed(cell)
-    rows = _rows(cell)
+    rows = narrow_block(cell)
     for column in rows.columns:
         _check_column(column)
     types = {field.name: field.type for field in schema}
@@ -91,7 +94,8 @@ def _check_column(column: pa.Array) -> None:
             raise ValueError("a text lies outside of its column")
 
 
-def _rows(cell: pa.Buffer) -> pa.RecordBatch:
+def narrow_block(cell: pa.Buffer) -> pa.RecordBatch:
+    """Return the rows of a block as narrow as they lie in it; they refer to its memory."""
     with pa.ipc.open_stream(cell, options=_ALIGNED) as reader:
         return reader.read_next_batch()
 
@@ -109,7 +113,12 @@ def _write(blocks: Sequence[pa.RecordBatch], sink: pa.NativeFile) -> list[int]:
     """Write blocks one after the other and return where each starts, and the end."""
     offsets = [0]
     for block in blocks:
-        with pa.ipc.new_stream(sink, block.schema) as writer:
-            writer.write_batch(block)
+        write_rows(block, sink)
         offsets.append(sink.tell())
     return offsets
+
+
+def write_rows(rows: pa.RecordBatch | pa.Table, sink: pa.NativeFile) -> None:
+    """Write rows as they are, as an Arrow IPC stream."""
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write(rows)

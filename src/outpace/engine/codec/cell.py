@@ -1,8 +1,9 @@
 """Cells: the rows that travel between the stages of a stream, each with thousands of events.
 
 A cell has a kind, the instance of the next stage that it is for, and a block of bytes whose content
-its kind says. On Spark a cell is one row with the schema `CELLS`; a checksum tells whether it is as
-it was written.
+its kind says: rows (`codec.block`, `codec.table`) or messages (`engine.wire`). On Spark a cell is
+one row with the schema `CELLS`; a checksum tells whether it is as it was written. Its head is no
+part of a message, as Spark groups cells by columns of their own and collects the reports of them.
 
 Of events that no step can use the times are the content of a cell. They do not travel, but whether
 one is late is known only to the stage that has the watermark of the batches before. So their times

@@ -1,9 +1,14 @@
-"""Tables as the content of cells: the rows that come out of a stream, with their types."""
+"""Tables as the content of cells: the rows that come out of a stream, with their types.
+
+They are no blocks (`outpace.engine.codec.block`), as whoever reads them knows no schema to widen
+them by, and a table may be empty or have several chunks.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
+from outpace.engine.codec.block import write_rows
 from outpace.engine.ipc_check import check_uncompressed
 from outpace.errors import DataError
 
@@ -17,8 +22,7 @@ def write_table(table: pa.Table) -> pa.Buffer:
     [1, 2]
     """
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+    write_rows(table, sink)
     return sink.getvalue()
 
 

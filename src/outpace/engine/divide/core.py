@@ -5,6 +5,13 @@ windows of its starts end in it; the starts near its end are matched together wi
 next piece. So every match is found by the task that has its first row, whatever follows is only
 looked at, and where one search stops the next goes on.
 
+This is a division of the operator, and no other operator: `CoreMatcher` drives the matcher that an
+instance has, and neither orders, numbers, merges nor saves anything. An instance without windows
+keeps the rows of undecided matches and takes what comes next behind them (`PartitionMatcher`); it
+knows neither where the search of an earlier task enters its rows, nor that rows behind the core are
+not its own, nor that rows in which no match starts need not be read. And it would copy: where both
+can do it, an instance takes twice the processor time for the same row groups.
+
 Memory: one piece, and at most twice the rows of one window of WITHIN (four times while pieces are
 shorter than a window), plus the matches that start in them.
 """

@@ -1,7 +1,8 @@
-"""What goes over a link: values of the project's own codec, told by their kind.
+"""What goes over a link: states as they are saved (`outpace.engine.state`), told by their kind.
 
-Bytes that are none are refused, whoever wrote them; nothing is ever unpickled. A peer says who it
-is before anything else, with the secret of the run.
+That is the codec for what somebody else may have written, and a link may be anybody's: bytes that
+are none are refused, and nothing is ever unpickled. A peer says who it is before anything else,
+with the secret of the run.
 
 From who reads: `hello` (what it reads, and which event it wants next), `taken` (up to which event),
 `saved` (backups, or how many matches are taken for good). From who is read: `welcome` (the backups

@@ -46,10 +46,9 @@ from outpace.ingest.log.frame import (
     MAGIC,
     FrameKind,
     LogFrame,
-    frame_bytes,
+    frame_parts,
     payload_checksum,
     read_header,
-    write_header,
 )
 from outpace.ingest.log.segment import SegmentReader
 from outpace.ingest.log.segment_writer import write_all
@@ -207,9 +206,8 @@ class Recorder:
         checksum = payload_checksum(payload, self._salt)
         now = clock_time()
         frame = LogFrame(kind, self._end, length, self._number, rows, 0, 0, now, checksum)
-        padding = bytes(frame_bytes(length) - HEADER_BYTES - length)
         try:
-            write_all(self._handle, [write_header(frame, self._salt), payload, padding], self._end)
+            write_all(self._handle, frame_parts(frame, payload, self._salt), self._end)
             self._end = frame.end
         except OSError as error:
             self._cut()

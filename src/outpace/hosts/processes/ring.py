@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from outpace.engine.codec.block import narrow_block, write_rows
 from outpace.errors import DataError
 
 #: Bytes of what travels beside the columns of events: three integers a row, and more.
@@ -88,7 +89,7 @@ class Ring:
         first = self._address(slot) - ctypes.addressof(self._memory)
         space = memoryview(self._memory).cast("B")[first : first + self.slot_bytes]
         sink = pa.FixedSizeBufferWriter(pa.py_buffer(space))
-        _write(rows, sink)
+        write_rows(rows, sink)
         size: int = sink.tell()
         return size
 
@@ -130,12 +131,12 @@ class RingReader:
         """Return the rows in a slot."""
         if len(self._leases) >= self._share:
             # What was copied is independent of the slot at once.
-            rows = _read(pa.py_buffer(self._ring.view(slot, size, self).to_pybytes()))
+            rows = narrow_block(pa.py_buffer(self._ring.view(slot, size, self).to_pybytes()))
             self._released.append(slot)
             return rows
         lease = _Lease()
         self._leases[slot] = weakref.ref(lease, lambda _: self._release(slot))
-        return _read(self._ring.view(slot, size, lease))
+        return narrow_block(self._ring.view(slot, size, lease))
 
     def released(self) -> tuple[int, ...]:
         """Return the slots that became free of this reader since the last call."""
@@ -174,16 +175,6 @@ def largest_block(ring: Ring, rows: pa.Table) -> int:
 def _size(rows: pa.Table) -> int:
     # Writing to nothing tells the size, with dictionaries and all.
     sink = pa.MockOutputStream()
-    _write(rows, sink)
+    write_rows(rows, sink)
     size: int = sink.size()
     return size
-
-
-def _write(rows: pa.Table | pa.RecordBatch, sink: pa.NativeFile) -> None:
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write(rows)
-
-
-def _read(buffer: pa.Buffer) -> pa.RecordBatch:
-    with pa.ipc.open_stream(buffer) as reader:
-        return reader.read_next_batch()

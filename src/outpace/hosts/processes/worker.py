@@ -4,6 +4,9 @@ A thread of its own reads the pipe, so the parent never waits for an instance th
 parent closes the pipe, or is gone, the instance ends: after what it is doing, or soon if that takes
 long. Where Python gives no thread a turn, as in one long expression, Linux ends the process when
 its parent is gone. What goes wrong is told with its traceback before the process ends.
+
+What a pipe carries is a delivery or an answer (`outpace.engine.wire`) behind a few numbers of the
+host, which know of shared memory and seconds, as the engine does not.
 """
 
 from __future__ import annotations

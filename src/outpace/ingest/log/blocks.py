@@ -15,7 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.codec.block import block_cells, narrow_rows, read_block
+from outpace.engine.codec.block import block_cells, narrow_block, narrow_rows, read_block
 from outpace.engine.rows.partition import column_arrays
 from outpace.engine.rows.times import as_integers
 from outpace.ingest.log.frame import FrameKind, LogFrame, frame_of
@@ -121,9 +121,7 @@ def _cut(log: Log, frame: LogFrame, payload: pa.Buffer, start: int, stop: int) -
     low, high = max(start, frame.first), min(stop, frame.stop)
     if (low, high) == span:
         return whole
-    with pa.ipc.open_stream(payload) as reader:
-        narrow = reader.read_next_batch().slice(low - frame.first, high - low)
-    (cell,) = block_cells([narrow])
+    (cell,) = block_cells([narrow_block(payload).slice(low - frame.first, high - low)])
     data = cell.as_buffer()
     times = as_integers(read_block(data, log.schema)[log.time])
     return replace(

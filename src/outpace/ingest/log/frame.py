@@ -15,7 +15,12 @@ Numbers are little-endian:
 
 Checksums start from a number that the log drew when it was made, so what looks like a frame inside
 a payload is none. A recorded stream (`outpace.hosts.local.recording`) is a run of frames, too, of
-kinds of its own; the offset is the number of a step there.
+kinds of its own; the offset is the number of a step there. So are the stimuli of a retained log
+(`outpace.ingest.retained_log`): the offset is how many events came before, the time is the turn.
+
+A frame is no message (`outpace.engine.wire`) and no saved state (`outpace.engine.state`), although
+its payload may be one: only files are torn by a crash, read from the middle and repaired, which is
+what the header is for.
 """
 
 from __future__ import annotations
@@ -156,6 +161,12 @@ def write_header(frame: LogFrame, salt: int) -> bytes:
         frame.arrival,
     )
     return _with_checksum(rest, salt)
+
+
+def frame_parts(frame: LogFrame, payload: Data, salt: int) -> list[Data]:
+    """Return what is written of a frame: its header, the payload, and zeros."""
+    padding = bytes(frame_bytes(frame.length) - HEADER_BYTES - frame.length)
+    return [write_header(frame, salt), payload, padding]
 
 
 def write_mark(synced: SyncPoint, salt: int) -> bytes:

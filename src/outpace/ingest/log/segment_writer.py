@@ -17,7 +17,14 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.ingest.log.folder import Folder
-from outpace.ingest.log.frame import HEADER_BYTES, LogFrame, SyncPoint, write_header, write_mark
+from outpace.ingest.log.frame import (
+    HEADER_BYTES,
+    LogFrame,
+    SyncPoint,
+    frame_parts,
+    write_header,
+    write_mark,
+)
 
 #: Room in an index is taken for so many headers at once.
 _ROOM: Final = 64
@@ -64,8 +71,7 @@ class SegmentWriter:
         if not frame.position:
             # From now on an index without a mark is damaged, and frames tell what there is.
             self._mark(self._shown, durable=self._durable)
-        padding = bytes(frame.end - frame.position - HEADER_BYTES - frame.length)
-        parts = [write_header(frame, self._salt), payload, padding]
+        parts = frame_parts(frame, payload, self._salt)
         write_all(self._events, parts, frame.position)
 
     def show(self, frames: Sequence[LogFrame], *, durable: bool) -> None:
