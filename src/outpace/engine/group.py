@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -44,14 +45,13 @@ from outpace.engine.shared_order import (
     set_aside,
 )
 from outpace.engine.shared_rows import GroupMember, SharedBits
-from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State, require
+from outpace.engine.state import SavedPart, State, require
 from outpace.errors import DataError, StateError
 from outpace.pattern.group import listed_names, naming_query
 from outpace.pattern.query import Query
 
 
-class GroupOperator(Stateful):
+class GroupOperator(SavedPart):
     """The operators of several queries over one stream.
 
     Parameters
@@ -63,6 +63,7 @@ class GroupOperator(Stateful):
     """
 
     CHANGED = ("_orders", "_alone", "failed")
+    SAME: ClassVar = {"queries": ("_names", "other queries")}
 
     def __init__(self, spec: GroupSpec, place: int = 0) -> None:
         self._spec, self._place = spec, place
@@ -236,13 +237,8 @@ class GroupOperator(Stateful):
         parts = {f"order {number}": one.state(self.failed) for number, one in orders}
         parts |= operator_states(self._alone, self.failed)
         failed = [[name, str(error)] for name, error in self.failed.items()]
-        numbers: dict[str, object] = {
-            "queries": self._names,
-            "orders": self._orderings,
-            "failed": failed,
-            "ended": self._ended,
-        }
-        return State(numbers, parts=parts)
+        numbers = {"orders": self._orderings, "failed": failed, "ended": self._ended}
+        return super().state().plus(State(numbers, parts=parts))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process; if it is refused, as before.
@@ -254,11 +250,7 @@ class GroupOperator(Stateful):
         self.become(fresh)
 
     def _read(self, state: State) -> None:
-        if state.numbers.get("queries") != self._names:
-            raise StateError(
-                "the saved state belongs to other queries",
-                detail=f"saved {state.numbers.get('queries')}, now {self._names}",
-            )
+        super().restore(state)
         saved = state.numbers.get("orders")
         require(isinstance(saved, list) and len(saved) == len(self._names), "orders are missing")
         assert isinstance(saved, list)

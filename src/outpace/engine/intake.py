@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
@@ -34,16 +34,15 @@ from outpace.engine.order.source_merge import CAPACITY
 from outpace.engine.order.waits import JoinedWaits, Waits
 from outpace.engine.rows.permutation import RearrangedRows
 from outpace.engine.rows.times import as_integers
-from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State
-from outpace.errors import DataError, StateError, missing_column, other_type
+from outpace.engine.state import SavedPart, State
+from outpace.errors import DataError, missing_column, other_type
 from outpace.pattern.bind.disorder import SOURCE, BoundDisorder, bind_disorder
 from outpace.pattern.disorder import Invalid, Punctuation
 
 _UNBOUNDED: Final = 1 << 62
 
 
-class Intake(Stateful):
+class Intake(SavedPart):
     """Takes what happens, and returns the events whose turn it is.
 
     Parameters
@@ -63,7 +62,9 @@ class Intake(Stateful):
         How long events wait for their turn; nobody counts it where all come in order.
     """
 
-    CHANGED = ("order", "_ids", "waits")
+    CHANGED = ("_ids", "waits")
+    SAME: ClassVar = {"order": ("_ordering", "events that were brought into order in another way")}
+    PARTS: ClassVar = {"order": "order"}
 
     def __init__(self, spec: OperatorSpec, place: int = 0, order: Order | None = None) -> None:
         self._spec = spec
@@ -307,22 +308,14 @@ class Intake(Stateful):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        parts = {"order": self.order.state()}
-        if self._spec.identified:
-            parts["ids"] = self._ids.state()
-        return State({"follows": self._follows, "order": self._ordering}, parts=parts)
+        ids = {"ids": self._ids.state()} if self._spec.identified else {}
+        return super().state().plus(State({"follows": self._follows}, parts=ids))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         if state.numbers.get("follows") is True:
             self._follow()
-        if (saved := state.numbers.get("order")) != self._ordering:
-            raise StateError(
-                "the saved state belongs to a stream that was brought into order in another way",
-                detail=f"saved by {saved}, now {self._ordering}",
-                hint="go on with the disorder that it was started with, or start from the input",
-            )
-        self.order.restore(state.part("order"))
+        super().restore(state)
         if self._spec.identified:
             self._ids.restore(state.part("ids"))
 
