@@ -50,9 +50,6 @@ from outpace.pattern.disorder import Invalid, Late
 #: When events come, in a column behind those that order them.
 _MOMENT: Final = pa.field("__outpace_moment", pa.int64())
 
-#: The sizes of runs in the header of a saved state.
-_SIZES: Final = pa.schema([("runs", pa.list_(pa.int64()))])
-
 
 class Reorderer(Order):
     """Brings the events of a stream into the order of a query.
@@ -111,7 +108,6 @@ class Reorderer(Order):
         self._hint = quarantine_hint(disorder)
         self._useful = useful
         self._time = disorder.time
-        self._schema = schema
         self._order = TotalOrder(bound, disorder)
         self._in_order = in_order
         self._clock = Clock(rule, disorder.ahead)

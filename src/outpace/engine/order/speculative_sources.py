@@ -63,7 +63,7 @@ class SpeculativeSources(Order):
         certain: ReorderedSources,
         useful: BitTask | None = None,
     ) -> None:
-        self._certain, self._schema, self._useful = certain, schema, useful
+        self._certain, self._useful = certain, useful
         self._time = disorder.time
         self._order = TotalOrder(bound, replace(disorder, ties=(*disorder.ties, OWNER.name)))
         self._runs = SortedRuns(schema)
