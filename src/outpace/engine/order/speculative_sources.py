@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -26,10 +25,10 @@ from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
 from outpace.engine.match.bits import BitTask
 from outpace.engine.message import ClockExchange, EventsArrived, HostLoad
-from outpace.engine.order.contract import Order, ReleasedEvents
+from outpace.engine.order.contract import ReleasedEvents
+from outpace.engine.order.early_release import EarlyOrder
 from outpace.engine.order.reordered_sources import ReorderedSources
-from outpace.engine.order.runs import SortedRun, SortedRuns, joined, sorted_run
-from outpace.engine.order.speculative import EarlyRelease, time_within
+from outpace.engine.order.runs import SortedRun, SortedRuns, joined
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.order.waiting import OWNER
 from outpace.engine.rows.times import as_integers
@@ -39,7 +38,7 @@ from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 
 
-class SpeculativeSources(Order):
+class SpeculativeSources(EarlyOrder):
     """Lets events of several sources go on early, and says which belong before them.
 
     Parameters
@@ -67,8 +66,7 @@ class SpeculativeSources(Order):
         self._time = disorder.time
         self._order = TotalOrder(bound, replace(disorder, ties=(*disorder.ties, OWNER.name)))
         self._runs = SortedRuns(schema)
-        self._early = EarlyRelease.of(disorder)
-        self.memory = disorder["memory"]
+        self._begin_early(disorder)
 
     @property
     def kind(self) -> str:
@@ -76,24 +74,9 @@ class SpeculativeSources(Order):
         return f"{super().kind} of {self._certain.kind}"
 
     @property
-    def alpha(self) -> float:
-        """The part of the way to what is certain that events wait now, where there is room."""
-        return self._early.factor.alpha
-
-    @property
-    def times_full(self) -> int:
-        """How often events had to wait longer than that, as there was no room for them."""
-        return self._early.times_full
-
-    @property
     def buffered(self) -> int:
         """How many events wait for their turn."""
         return len(self._runs)
-
-    @property
-    def watermark(self) -> int:
-        """Events before this time have gone on; NO_TIME while none has."""
-        return self._early.gone
 
     @property
     def certain(self) -> int:
@@ -104,16 +87,6 @@ class SpeculativeSources(Order):
     def slack(self) -> int:
         """The greatest slack of a source."""
         return self._certain.slack
-
-    @property
-    def greatest(self) -> int:
-        """The greatest time that events of any source had; NO_TIME while none came."""
-        return self._early.greatest
-
-    @property
-    def now(self) -> int:
-        """How far the clock has come by which it decides."""
-        return self._early.greatest
 
     @property
     def silent(self) -> frozenset[str]:
@@ -224,17 +197,12 @@ class SpeculativeSources(Order):
         if aside:
             ids = np.concatenate([_ids(one) for one in aside])
             rows = rows.filter(pa.array(~np.isin(_ids(rows), ids)))
-        early, correcting = self._early.follow(load), None
+        early = self._early.follow(load)
         times = as_integers(rows.column(self._time))
         greatest = max(early.greatest, int(times.max(initial=NO_TIME)))
         if self._useful is not None:
             rows = rows.filter(pa.array(self._useful.used(rows)))
-        behind = as_integers(rows.column(self._time)) < early.gone
-        if behind.any():
-            correcting, rows = rows.filter(pa.array(behind)), rows.filter(pa.array(~behind))
-        run, certain = sorted_run(rows, self._order.ticks(rows)), self.certain
-        within = partial(time_within, self._order, (*self._runs, run), self.room, certain)
-        early = early.reach(certain, greatest, within)
+        correcting, run, early = self._reach(rows, early, self.certain, greatest)
         ready = self._in_order(self._runs.pop(self._order.in_ticks(early.gone), run))
         self._early = early
         return ReleasedEvents(ready, early.gone, given.late, given.invalid, correcting)
