@@ -15,7 +15,6 @@ correct also the answers that wait, and for each mark a snapshot of the merger.
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from dataclasses import dataclass, replace
 
@@ -266,7 +265,7 @@ class Back(Stateful):
 
         This one has heard of more events already where answers came late.
         """
-        twin = copy.copy(self)
+        twin = self.twin()
         twin._history, twin._due = None, [deque() for _ in self._due]
         twin._stand(self)
         twin._arrived, twin._ended = arrived, False
@@ -306,7 +305,7 @@ class Back(Stateful):
             if whole and (sayings := history.emit(self._certain)):
                 self.changes = self.changes.after(sayings, self._now, one_row=self._one_row)
                 output, confirms = self._spec.bound.output, self._spec.query.confirms
-                matches = shown(output, sayings, confirms=confirms)
+                matches = shown(output, sayings, confirms=confirms, one_row=self._one_row)
             if whole:
                 # What is forgotten was said to be certain, now at the latest.
                 history.forget(self._oldest)

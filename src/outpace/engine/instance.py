@@ -123,7 +123,7 @@ class Instance(Stateful):
             place = matches.event - arrival[0]
         else:
             place = np.searchsorted(arrival, matches.event)
-        place = np.clip(place, 0, len(arrival) - 1)
+        place = np.minimum(np.maximum(place, 0), len(arrival) - 1)
         own = arrival[place] == matches.event
         if not isinstance(self._matcher, PartitionMatcher):
             own &= matches.phase == COMPLETING

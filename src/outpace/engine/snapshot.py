@@ -52,11 +52,16 @@ class Stateful:
 
         To go back is to go on with the snapshot in place of the part.
         """
+        twin = self.twin()
+        for name in (*self.CHANGED, *self.PARTS.values()):
+            setattr(twin, name, _copied(getattr(self, name)))
+        return twin
+
+    def twin(self) -> Self:
+        """Return a part that has all in common with this one."""
         # What `copy.copy` does takes several times as long.
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
-        for name in (*self.CHANGED, *self.PARTS.values()):
-            setattr(twin, name, _copied(getattr(self, name)))
         return twin
 
     @property

@@ -20,32 +20,36 @@ def clock_time() -> int:
 
 
 class BusyMeter:
-    """Measures for which part of the time a host is busy."""
+    """Measures for which part of the time a host is busy, and how long its processor works.
+
+    A host that waits for a processor is busy, but events cost no more for that.
+    """
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
-        self._worked = 0.0
+        self._busy = self._worked = 0.0
 
     @contextmanager
     def work(self) -> Iterator[None]:
-        """Count the time that something takes."""
-        begin = time.perf_counter()
+        """Count the time that something takes, in this thread."""
+        begin, worked = time.perf_counter(), time.thread_time()
         try:
             yield
         finally:
-            self.add(time.perf_counter() - begin)
+            self.add(time.perf_counter() - begin, time.thread_time() - worked)
 
-    def add(self, seconds: float) -> None:
-        """Count time that something took."""
-        self._worked += seconds
+    def add(self, busy: float, worked: float) -> None:
+        """Count time that something took, by the clock and of the processor."""
+        self._busy += busy
+        self._worked += worked
 
     def load(self) -> HostLoad | None:
         """Return how busy it was since it was asked last; None where that is too short ago."""
         now = time.perf_counter()
         if now - self._began < _STRETCH:
             return None
-        load = HostLoad(min(1.0, self._worked / (now - self._began)), self._worked)
-        self._began, self._worked = now, 0.0
+        load = HostLoad(min(1.0, self._busy / (now - self._began)), self._worked)
+        self._began, self._busy, self._worked = now, 0.0, 0.0
         return load
 
 

@@ -198,6 +198,7 @@ class LeastWork(CheckpointModel):
         best = min(math.sqrt(work.apart * ratio / work.missed), ratio / self.share)
         best = max(best, work.kept / self.most, 1)
         if not work.coming:
-            return max(1, round(best / 2))
+            # The next piece may be as large as all since: now and then are as far from the best.
+            return max(1, round(best / math.sqrt(2)))
         whole = work.since + work.coming
         return whole if whole < 1.5 * best else round(best)

@@ -16,10 +16,11 @@ from __future__ import annotations
 from binascii import hexlify
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers, Unsigned
@@ -68,12 +69,12 @@ class MatchIds:
     @property
     def texts(self) -> pa.Array:
         """The ids as MATCH_ID() shows them, 32 hexadecimal digits each."""
-        content = hexlify(np.ascontiguousarray(self.words).data)
-        ends = np.arange(0, len(content) + 1, 32)
-        if len(content) <= np.iinfo(np.int32).max:
-            buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(content)]
-            return pa.Array.from_buffers(pa.string(), len(self), buffers)
+        content = _digits().take(np.ascontiguousarray(self.words).reshape(-1).view(np.uint16))
+        small = content.nbytes <= np.iinfo(np.int32).max
+        ends = np.arange(0, content.nbytes + 1, 32).astype(np.int32 if small else np.int64)
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(content)]
+        if small:
+            return pa.Array.from_buffers(pa.string(), len(self), buffers)
         return pa.Array.from_buffers(pa.large_string(), len(self), buffers).cast(pa.string())
 
     @staticmethod
@@ -123,6 +124,14 @@ class MatchIds:
         """Return ids that differ where windows do."""
         words = _window_words(query, start_time, number)
         return MatchIds(self.start, self.words + _mixed(words[:, None] ^ LANES))
+
+
+@cache
+def _digits() -> npt.NDArray[np.uint32]:
+    """Return for each two bytes the four hexadecimal digits that show them, as they lie."""
+    both = np.frombuffer(hexlify(bytes(range(256))), np.uint16)
+    byte = np.arange(1 << 16, dtype=np.uint16).view(np.uint8).reshape(-1, 2)
+    return both[byte].reshape(-1).view(np.uint32)
 
 
 def match_ids(task: Task, block: Block, found: BlockMatches) -> MatchIds:

@@ -116,13 +116,12 @@ class Saying:
     def __len__(self) -> int:
         return len(self.matches)
 
-    @property
-    def texts(self) -> pa.Array:
-        """For each row the id of its match as it is shown."""
+    def texts(self, *, one_row: bool) -> pa.Array:
+        """Return for each row the id of its match as it is shown; each match may have one row."""
         texts = self.matches.ids.texts if self.shows is None else self.shows()
-        sizes = np.diff(self.matches.offsets)
-        if bool((sizes == 1).all()):
+        if one_row:
             return texts
+        sizes = np.diff(self.matches.offsets)
         return texts.take(pa.array(np.repeat(np.arange(len(sizes)), sizes)))
 
     @property
@@ -261,7 +260,7 @@ class MatchHistory(Stateful, Generic[Mark]):
                 continue
             given = parts[place]
             if given.is_rising:
-                begin, end = np.searchsorted(given.found, (self._time, time), "right").tolist()
+                begin, end = (int(given.found.searchsorted(t, "right")) for t in (self._time, time))
                 is_all = end == len(given)
                 sure += [given.said(0, True, begin, end)] if begin < end else []
             else:
@@ -387,28 +386,30 @@ def changes(given: GivenMatches, should: GivenMatches) -> Changes:
     )
 
 
-def shown(output: pa.Schema, sayings: Sequence[Saying], *, confirms: bool) -> WindowMatches:
+def shown(
+    output: pa.Schema, sayings: Sequence[Saying], *, confirms: bool, one_row: bool
+) -> WindowMatches:
     """Return matches with what is said of them in their columns: that they come, go or stay.
 
     And, where they are confirmed, which of them are certain. Their ids are there where somebody
-    asks for them.
+    asks for them. It is faster where each match has one row.
     """
     if not sayings:
         return WindowMatches.none(output)
     matches = [one.matches for one in sayings]
     table = pa.concat_tables([one.table for one in matches])
-    known = dict(zip(table.column_names, table.columns, strict=True))
-    if MATCH in output.names and MATCH not in known:
-        known[MATCH] = pa.chunked_array([one.texts for one in sayings])
     rows = ((one.diff, one.matches.table.num_rows) for one in sayings)
-    known[DIFF] = pa.chunked_array([repeated(diff, count) for diff, count in rows])
+    said = {DIFF: pa.chunked_array([repeated(diff, count) for diff, count in rows])}
     if confirms:
-        known[CONFIRMED] = pa.chunked_array([one.flags for one in sayings])
-    table = pa.Table.from_arrays([known[name] for name in output.names], schema=output)
+        said[CONFIRMED] = pa.chunked_array([one.flags for one in sayings])
+    names = output.names
+    if MATCH in names and MATCH not in table.schema.names:
+        said[MATCH] = pa.chunked_array([one.texts(one_row=one_row) for one in sayings])
+    columns = [said[name] if name in said else table.column(name) for name in names]
     sizes = [len(one) for one in sayings]
     certain = [np.broadcast_to(one.certain, len(one)) for one in sayings]
-    said = Said(np.repeat([one.diff for one in sayings], sizes), np.concatenate(certain))
-    return with_changed_rows(matches, table, said)
+    value = Said(np.repeat([one.diff for one in sayings], sizes), np.concatenate(certain))
+    return with_changed_rows(matches, pa.Table.from_arrays(columns, schema=output), value)
 
 
 def _are_same(

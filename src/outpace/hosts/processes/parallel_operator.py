@@ -200,7 +200,7 @@ class ParallelOperator:
             self._parcels[instance] -= 1
             self.front.step(answered)
             self.back.step(answered)
-            self._meters[instance].add(done.seconds)
+            self._meters[instance].add(done.seconds, done.seconds)
             for slot in done.released:
                 self._slots.release(slot)
             self._watch(instance, done, answer)

@@ -43,7 +43,10 @@ def changed(before: WindowMatches, after: WindowMatches) -> WindowMatches:
     """What is wrong now, and what is new."""
     change = changes(given_of(before), given_of(after))
     return shown(
-        OUTPUT, [Saying(change.gone, -1, False), Saying(change.come, 1, False)], confirms=True
+        OUTPUT,
+        [Saying(change.gone, -1, False), Saying(change.come, 1, False)],
+        confirms=True,
+        one_row=False,
     )
 
 
@@ -87,7 +90,7 @@ def found(number: int, time: int) -> WindowMatches:
 
 def told(history: MatchHistory[str], certain: int) -> list[tuple[int, int, bool]]:
     """What is said of matches: their ids, whether they come, go or stay, and whether for sure."""
-    out = shown(OUTPUT, history.emit(certain), confirms=True)
+    out = shown(OUTPUT, history.emit(certain), confirms=True, one_row=False)
     columns = (out.table[name].to_pylist() for name in ("diff", "confirmed"))
     return [*zip(out.ids.words[:, 0].tolist(), *columns, strict=True)]
 
@@ -169,7 +172,9 @@ def test_a_match_is_certain_when_time_has_come_to_what_it_depends_on(
 def test_ids_are_shown_where_somebody_asks_for_them() -> None:
     output = pa.schema([FOUND.field("c"), ("match_id", pa.string()), ("diff", pa.int64())])
     one = matches((1, 1.0, [1], "x"), (2, 2.0, [2], "y"), rows=2)
-    table = shown(output, [Saying(one, -1, False), Saying(one, 1, False)], confirms=False).table
+    table = shown(
+        output, [Saying(one, -1, False), Saying(one, 1, False)], confirms=False, one_row=False
+    ).table
     assert table.schema == output
     assert table["c"].to_pylist() == ["x", "x", "y", "y"] * 2
     assert table["match_id"].to_pylist() == [

@@ -363,7 +363,7 @@ def test_alpha_follows_the_load() -> None:
 
 def test_alpha_follows_the_load_in_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("outpace.hosts.clock._STRETCH", 0.0)
-    monkeypatch.setattr("outpace.hosts.clock.BusyMeter.add", lambda meter, seconds: None)
+    monkeypatch.setattr("outpace.hosts.clock.BusyMeter.add", lambda meter, busy, worked: None)
     stream = op.open(op.group(rises()))
     stream.push(rows((1, 10), (3, 30), (4, 20)))
     assert stream.order.buffered
