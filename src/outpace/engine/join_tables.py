@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.match.join_matcher import emission_order
+from outpace.engine.match.finality import emission_order
 from outpace.engine.match.output import match_table
 from outpace.engine.match.partitions import WholePartitions
 from outpace.engine.match.task import prepare, take_matches
@@ -69,7 +69,8 @@ def join_tables(join: BoundJoin, left: pa.Table, right: pa.Table) -> pa.Table:
     ordered = pa.table(columns, schema=join.schema)
     task = prepare(join.query, join.schema)
     whole = WholePartitions(task, ordered)
-    found = take_matches(whole.found, emission_order(whole.block, whole.found))
+    order, _ = emission_order(whole.block, whole.found)
+    found = take_matches(whole.found, order)
     return match_table(task, whole.block, found)
 
 

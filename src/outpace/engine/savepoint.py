@@ -35,7 +35,7 @@ _TRIM: Final = range(-1, NATURAL.stop)
 #: What its bytes begin with: a name, a version, and the checksum of the rest.
 _FRAME: Final = struct.Struct("<7sBI")
 _MAGIC: Final = b"OUTSAVE"
-_VERSION: Final = 2
+_VERSION: Final = 3
 #: The rest, which is packed: query, whether there is a seed and its parts, trim, what is settled,
 #: at, turn, then how many ends skip ranges have in which width, and the bytes of the sources.
 _NUMBERS: Final = struct.Struct("<16s?12qI3sI")

@@ -1,10 +1,11 @@
-"""Matches of different keys whose windows close together come in one order, however events come."""
+"""Matches of different keys come in one order, however events and time come."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.properties import examples
@@ -35,6 +36,41 @@ def large() -> op.Query:
     return query.measures(first="FIRST(A.ts)", n="COUNT(*)")
 
 
+def shaped(pattern: str) -> op.Query:
+    conditions = {"A": "v > 0", "B": "v = 2", "C": "v = 0"}
+    used = {name: condition for name, condition in conditions.items() if name in pattern}
+    query = by_key().pattern(pattern).define(**used)
+    return query.measures(first="FIRST(ts)", last="LAST(ts)", n="COUNT(*)")
+
+
+def plain() -> st.SearchStrategy[op.Query]:
+    """Draw a query without windows, of which rows or time make matches final."""
+    bounded = st.builds(
+        lambda pattern, bound, after: after(bound(shaped(pattern))),
+        st.sampled_from(["A+", "A B*", "A -> B", "A -> !C", "B+? -> A*", "A -> C? -> B"]),
+        st.sampled_from(
+            [lambda query: query.within(5), lambda query: query.within(6, "previous to current")]
+        ),
+        st.sampled_from(
+            [
+                lambda query: query,
+                lambda query: query.no_skip(),
+                lambda query: query.skip_to_next_row(),
+                lambda query: query.select("all"),
+                lambda query: query.select("all").no_skip().limit(2, per="start"),
+            ]
+        ),
+    )
+    ahead = by_key().pattern("A B").define(A="v > 0", B="NEXT(v) > 0").measures(n="COUNT(*)")
+    uncertain = shaped("A -> B").within(5).select("all").uncertain(2)
+    return bounded | st.sampled_from([ahead.within(5), uncertain, *endless()])
+
+
+def endless() -> list[op.Query]:
+    """Return queries of which the end alone may make matches final."""
+    return [shaped("A+ $").within(4), shaped("A B*")]
+
+
 def queries() -> st.SearchStrategy[op.Query]:
     one = by_key().pattern("A").define(A="v > 0").measures(at="A.ts", n="COUNT(*)").no_skip()
     numbered = st.booleans()
@@ -50,8 +86,10 @@ def queries() -> st.SearchStrategy[op.Query]:
     ).filter(lambda query: query.operator is None or not query.duplicates)
     uncertain = one.within(9).over(windows.time(6, slide=2), duplicates=True).uncertain(2)
     drifting = by_key().pattern("A").define(A="v > 0").measures(n="COUNT(*)").limit(1)
-    return whole | st.sampled_from(
-        [uncertain, drifting.over(windows.session(4), drift=2, numbered=True)]
+    return (
+        plain()
+        | whole
+        | st.sampled_from([uncertain, drifting.over(windows.session(4), drift=2, numbered=True)])
     )
 
 
@@ -91,6 +129,24 @@ def test_cuts_do_not_matter(query: op.Query, table: pa.Table, cuts: list[int]) -
 
 
 @examples(25)
+@given(queries(), events(), CUTS, st.integers(0, 20))
+def test_told_times_and_saves_do_not_matter(
+    query: op.Query, table: pa.Table, cuts: list[int], ahead: int
+) -> None:
+    stream, found, done = op.open(query), [], 0
+    for piece in pieces(table, cuts):
+        found += stream.push(piece).to_pylist()
+        done += len(piece)
+        # No later event is before the first of the rest.
+        rest = table["ts"].slice(done).to_pylist()
+        told = min(rest) if rest else max(table["ts"].to_pylist()) + ahead
+        found += stream.advance(told).to_pylist()
+        if query.operator is None:
+            stream = op.resume(query, stream.state())
+    assert [*found, *stream.finish().to_pylist()] == at_once(query, table)
+
+
+@examples(25)
 @given(queries(), events(), CUTS)
 def test_a_stage_that_forgets_keys_gives_the_same(
     query: op.Query, table: pa.Table, cuts: list[int]
@@ -104,7 +160,7 @@ def test_a_stage_that_forgets_keys_gives_the_same(
     # What lies behind the end has not come out.
     expected = at_once(query, pa.concat_tables([table, last]))
     assert found == expected[: len(found)]
-    assert all(row["key"] == "z" for row in expected[len(found) :])
+    assert query in endless() or all(row["key"] == "z" for row in expected[len(found) :])
 
 
 @examples(25)
@@ -146,3 +202,41 @@ def test_events_of_no_use_give_no_key_its_place() -> None:
     found = [*group.push(table)["q"].to_pylist(), *group.finish()["q"].to_pylist()]
     assert [row["key"] for row in found] == ["a", "b"] * 3
     assert found == at_once(query, table)
+
+
+def test_deadlines_pass_one_after_the_other_whichever_match_started_first() -> None:
+    """That of `b` is at 8, and that of `a`, which started before it, at 13."""
+    query = by_key().pattern("B+").define(B="v > 0").within(7, "previous to current")
+    query = query.measures(first="FIRST(B.ts)")
+    table = rows_of((0, "a", 1), (1, "b", 1), (6, "a", 1), (20, "c", 1))
+    expected = [{"key": "b", "first": 1}, {"key": "a", "first": 0}]
+    stream = op.open(query)
+    last = [{"key": "c", "first": 20}]
+    assert stream.push(table).to_pylist() + stream.finish().to_pylist() == [*expected, *last]
+    stream = op.open(query)
+    assert stream.push(table.slice(0, 3)).to_pylist() == []
+    assert stream.advance(8).to_pylist() == expected[:1]
+    assert stream.push(table.slice(3)).to_pylist() + stream.advance(13).to_pylist() == expected[1:]
+    assert stream.finish().to_pylist() == last
+
+
+def test_the_end_comes_behind_the_rows_and_the_times_that_it_lets_go() -> None:
+    """All rows wait for the end, which no other match than that of `c` needs."""
+    query = by_key().pattern("A B | A $").define(A="v = 1", B="v = 2").within(5)
+    table = rows_of((0, "c", 1), (1, "b", 1), (2, "a", 1), (3, "a", 2), (3, "b", 2))
+    query = query.measures(first="FIRST(ts)").disorder(op.KSlack(10))
+    stream = op.open(query)
+    assert stream.push(table).num_rows == 0
+    assert [row["key"] for row in stream.finish().to_pylist()] == ["a", "b", "c"]
+
+
+def test_an_end_that_fails_takes_nothing_though_time_has_passed_before_it() -> None:
+    """The match of `1` is final by time, that of `x`, which is no number, by the end."""
+    query = op.Query("q").partition_by("key").order_by("ts").pattern("A B* | B $").within(5)
+    query = query.define(A="v = 1", B="v = 2").measures(number="CAST(LAST(key) AS INT)")
+    stream = op.open(query)
+    stream.push(rows_of((0, "1", 1), (1, "x", 2)))
+    state = stream.state()
+    with pytest.raises(op.DataError, match="cannot cast"):
+        stream.finish()
+    assert stream.state() == state

@@ -49,8 +49,10 @@ TO, WAY_RANK, WAY_GROUP = range(3)
 WAY_COLUMNS = 3
 AT, CURSOR, RIVALS = range(3)
 
-# Columns of the result tables: matches (start, completing row, end of its takes, settled), takes.
-START_ROW, LAST_ROW, TAKES_END, SETTLED = range(4)
+# Columns of the result tables: matches (start, completing row, end of its takes, the last row that
+# had to be known, the time that had to come), takes.
+START_ROW, LAST_ROW, TAKES_END, SETTLED, DEADLINE = range(5)
+FOUND_COLUMNS = 5
 TAKEN_ROW, TAKEN_POSITION = range(2)
 
 # Fill levels of the result tables, the last start that an emitted match rules out, and the work

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from outpace.compiler.kernel import compiled_in_place, compiled_within
-from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.kernels.graph_build import (
     ACCEPTS,
     CONTENDERS,
@@ -39,9 +39,11 @@ from outpace.engine.kernels.graph_build import (
 )
 from outpace.engine.kernels.graph_enumerate import (
     BARRIER,
+    DEADLINE,
     DONE,
     DONE_WORK,
     FILLED_SIZE,
+    FOUND_COLUMNS,
     FULL,
     MATCHES,
     PAUSED,
@@ -55,7 +57,6 @@ from outpace.engine.kernels.graph_enumerate import (
     WAY_COLUMNS,
     enumerate_row,
 )
-from outpace.engine.kernels.search import first_from
 
 # What WITHIN measures.
 NO_WITHIN, FIRST_TO_LAST, PREVIOUS_TO_CURRENT = range(3)
@@ -78,11 +79,11 @@ _ROW_WORK = 16
 # Where a call stopped: the segment, the row to go on with and by start the start (-1: none yet),
 # the first node of the row (-1: it is not in the graph yet), where the graph begins, the first
 # completing row that counts, how many nodes may pile up. By start the room that the start has left,
-# the row that its time is counted from, and what settled the starts before it; within the matches
-# of a row the room that it had, and the fill levels before it.
+# the row that its time is counted from, and what settled the starts before it, by the last row and
+# by time; within the matches of a row the room that it had, and the fill levels before it.
 SEGMENT, NEXT_ROW, AT_START, FIRST_NODE, BASE, COMPLETED, NODES_LIMIT = range(7)
-START_ROOM, ANCHOR, SETTLED_BEFORE, ROW_ROOM, ROW_MATCHES, ROW_TAKES = range(7, 13)
-_PLACE_SIZE = 13
+START_ROOM, ANCHOR, SETTLED_BEFORE, TIME_BEFORE, ROW_ROOM, ROW_MATCHES, ROW_TAKES = range(7, 14)
+_PLACE_SIZE = 14
 
 
 class Tables(NamedTuple):
@@ -121,7 +122,7 @@ def new_tables(layout: GraphLayout, rows: int, segments: int) -> Tables:
     place[SEGMENT] = 0
     tables = Tables(
         nodes=_lines(NODE_COLUMNS), entries=_lines(ENTRY_COLUMNS), edges=_lines(EDGE_COLUMNS),
-        links=_lines(2), found=_lines(4), taken=_lines(2), rivals=np.empty(0, np.int64),
+        links=_lines(2), found=_lines(FOUND_COLUMNS), taken=_lines(2), rivals=np.empty(0, np.int64),
         ways=_lines(WAY_COLUMNS), visited=np.empty(0, np.int64), path=_lines(3),
         lists=np.empty((2 * len(layout.moves), LIST_COLUMNS), np.int64),
         newest=np.empty(len(layout.positions), np.int64),
@@ -303,28 +304,6 @@ def newest_live(
 
 
 @compiled_within
-def settled_by_time(
-    times: Integers,
-    settled: Integers,
-    low: int,
-    high: int,
-    deadline: int,
-    clock: Integers,
-    clock_settled: Integers,
-    at_end: int,
-) -> int:
-    """Return the number of the row, of any partition, that showed that the deadline has passed."""
-    number = at_end
-    row = first_from(times, low, high, deadline)
-    if row < high:
-        number = settled[row]
-    tick = first_from(clock, 0, len(clock), deadline)
-    if tick < len(clock):
-        number = min(number, clock_settled[tick])
-    return number
-
-
-@compiled_within
 def can_start(layout: GraphLayout, truth: Booleans, row: int, first: bool) -> bool:
     """Say whether a match may start at a row."""
     for move in range(len(layout.initial)):
@@ -353,8 +332,6 @@ def match_by_start(
     barriers: Integers,
     numbers: Integers,
     consumed: Booleans,
-    clock: Integers,
-    clock_settled: Integers,
     at_end: int,
     waits: bool,
     start_limit: int,
@@ -387,6 +364,7 @@ def match_by_start(
             keep[segment] = high
             place[AT_START] = low
             place[SETTLED_BEFORE] = -1
+            place[TIME_BEFORE] = NO_TIME
         for start in range(place[AT_START], high):
             first = first_ordinal[segment] == 0 and start == origin
             if place[NEXT_ROW] < 0:
@@ -400,8 +378,9 @@ def match_by_start(
                 place[START_ROOM] = 1 if one_each else start_limit
                 place[AT_START] = place[NEXT_ROW] = place[ANCHOR] = start
             row = place[NEXT_ROW]
-            # What ends this start: a row, time, or nothing yet.
+            # What ends this start: a row, a row and time, or nothing yet.
             settled_at = -1
+            deadline = NO_TIME
             while row < high and settled_at < 0:
                 place[NEXT_ROW] = row
                 if filled[DONE_WORK] > pause_at:
@@ -436,6 +415,8 @@ def match_by_start(
                     if status > STOPPED:
                         return status
                     matches, takes = place[ROW_MATCHES], place[ROW_TAKES]
+                    for match in range(matches, filled[MATCHES]):
+                        found[match, DEADLINE] = place[TIME_BEFORE]
                     place[START_ROOM] -= place[ROW_ROOM] - filled[ROOM]
                     if again:
                         filled[MATCHES], filled[TAKES] = matches, takes
@@ -463,11 +444,8 @@ def match_by_start(
             if settled_at < 0 and kind:
                 now = max(watermark, times[high - 1])
                 if row < high or now - times[anchor] >= within:
-                    passed = settled_by_time(
-                        times, settled, low, high, times[anchor] + within,
-                        clock, clock_settled, at_end,
-                    )  # fmt: skip
-                    settled_at = max(settled[row - 1], passed)
+                    settled_at = settled[row - 1]
+                    deadline = times[anchor] + within
             if settled_at < 0 and ended:
                 settled_at = at_end
             if settled_at < 0:
@@ -476,6 +454,7 @@ def match_by_start(
                     break
             elif waits:
                 place[SETTLED_BEFORE] = max(place[SETTLED_BEFORE], settled_at)
+                place[TIME_BEFORE] = max(place[TIME_BEFORE], deadline)
         barriers[segment] = filled[BARRIER]
         ends[segment] = filled[MATCHES]
         place[AT_START] = -1

@@ -186,21 +186,19 @@ def order_found(
 
 @compiled_when_worth
 def find_settled(
-    times: Numbers,
-    rows: Numbers,
-    delay: int,
+    awaited: Numbers,
     clock: Numbers,
     numbers: Numbers,
     otherwise: int,
     settled: Numbers,
 ) -> None:
-    """Find for each row the number of the first tick of a clock that is later by more than a delay.
+    """Find for each time the number of the first tick of a clock that is later.
 
-    Most rows rise, which makes it fast.
+    Most times rise, which makes it fast.
     """
     tick = 0
-    for place in range(len(rows)):
-        tick = first_at(clock, 0, len(clock), tick, times[rows[place]] + delay + 1)
+    for place in range(len(awaited)):
+        tick = first_at(clock, 0, len(clock), tick, awaited[place] + 1)
         settled[place] = numbers[tick] if tick < len(clock) else otherwise
 
 

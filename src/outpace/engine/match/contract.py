@@ -115,6 +115,14 @@ class Block:
             return times.copy(), arrivals
         return np.maximum.accumulate(times), arrivals
 
+    def passed_at(self, times: Integers) -> Integers:
+        """Return the numbers of the rows, of any partition, that showed that times have passed."""
+        if not len(times):
+            return times
+        clock, numbers = self.clock()
+        place = np.searchsorted(clock, times, side="right")
+        return np.append(numbers, self.next_arrival)[place].astype(np.int64)
+
 
 @dataclass
 class Resume:
@@ -186,8 +194,9 @@ class BlockMatches:
     confirmed
         For each match whether every order of the events has it; None where their order is certain.
     awaited
-        Of a join: for each match the time that had to pass for it, NO_TIME where a row completed
-        it; None elsewhere.
+        For each match the time that had to pass for it, behind all rows that it needs, so that the
+        first later row, of any partition, or time alone makes it final; NO_TIME where one of these
+        rows does. None where that is so of all.
     """
 
     segment: Integers
@@ -203,7 +212,10 @@ class BlockMatches:
 
 @dataclass(frozen=True)
 class TimedOut:
-    """Partial matches that WITHIN ended, laid out like `BlockMatches` without numbers."""
+    """Partial matches that WITHIN ended, laid out like `BlockMatches` without numbers.
+
+    `awaited` is never None.
+    """
 
     segment: Integers
     start: Integers
@@ -211,6 +223,7 @@ class TimedOut:
     rows: Integers
     positions: Integers
     settled: Integers
+    awaited: Integers
 
 
 @dataclass(frozen=True)

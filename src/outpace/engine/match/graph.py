@@ -17,10 +17,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from outpace.compiler.kernel import FEWER, fitting, is_compiled, read_only
-from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.kernels.graph_build import GraphLayout
 from outpace.engine.kernels.graph_enumerate import (
     BAD_SKIP,
+    DEADLINE,
     DONE_WORK,
     FULL,
     LAST_ROW,
@@ -67,6 +68,7 @@ from outpace.engine.match.contract import (
     empty_block,
 )
 from outpace.engine.match.count_candidates import count_candidates, exact_sum, truth_table
+from outpace.engine.match.finality import known_from, wait_for_time
 from outpace.engine.match.graph_layout import graph_layout
 from outpace.engine.match.twin import stand_in
 from outpace.errors import MatchError
@@ -256,18 +258,16 @@ class GraphMatcher:
         low = np.clip(resume.next_start + shift, origin, end)
         completed = np.clip(resume.completed_to + shift, origin, end)
         bounds = np.stack([origin, low, completed, end], axis=1)
-        settled = _known(block)
+        settled = known_from(block)
         common = (
             self.layout, truth, read_only(block.times), rules.kind, rules.within, block.watermark,
             bounds, origin - shift, settled, block.ended,
             takes_max, self.task.pace.work, rules.targets,
         )  # fmt: skip
         if self._by_start:
-            clock, clock_settled = clock_of(block)
             turn = partial(
                 match_by_start,
-                *common, barriers, numbers, consumed, clock, clock_settled,
-                block.next_arrival,
+                *common, barriers, numbers, consumed, block.next_arrival,
                 rules.waits, rules.per_start, rules.per_partition, rules.skip, rules.strict,
                 rules.consume is Consume.SELECTED, rules.consume is Consume.ALL,
             )  # fmt: skip
@@ -317,6 +317,9 @@ class GraphMatcher:
         sizes = np.bincount(segment, minlength=len(read.ends))
         before = np.cumsum(sizes) - sizes
         number = np.arange(len(segment)) - before[segment] + resume.number[segment] + 1
+        settled, awaited = found[:, SETTLED].copy(), None
+        if self.rules.waits:
+            settled, awaited = wait_for_time(block, segment, settled, found[:, DEADLINE])
         keep = np.minimum(read.keep, block.visible)
         # A partition without rows in this block stays where it was.
         present = block.segments[:-1] < block.segments[1:]
@@ -332,7 +335,8 @@ class GraphMatcher:
                 offsets=np.concatenate([[0], found[:, TAKES_END]]).astype(np.int64),
                 rows=taken[:, TAKEN_ROW].copy(),
                 positions=taken[:, TAKEN_POSITION].copy(),
-                settled=found[:, SETTLED].copy(),
+                settled=settled,
+                awaited=awaited,
             ),
             Resume(
                 next_start=np.where(present, keep - shift, resume.next_start),
@@ -389,22 +393,6 @@ def row_shift(block: Block) -> Integers:
         return first.copy()
     filled = first < block.segments[1:]
     return np.where(filled, first - block.ordinals[np.minimum(first, block.size - 1)], first)
-
-
-def _known(block: Block) -> Integers:
-    """Return for each row the arrival from which on it and all rows before it are known."""
-    known = block.arrivals.astype(np.int64)
-    for low, high in zip(block.segments[:-1], block.segments[1:], strict=True):
-        part = known[low:high]
-        np.maximum.accumulate(part, out=part)
-    return known
-
-
-def clock_of(block: Block) -> tuple[Integers, Integers]:
-    """Return the times that the watermark has passed, and the arrivals that moved it there."""
-    if block.watermark == NO_TIME or not len(block.times):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    return block.clock()
 
 
 def _by_completion(found: Integers, taken: Integers) -> tuple[Integers, Integers]:

@@ -126,7 +126,7 @@ class JoinMatcher:
         awaited = np.full(len(start), NO_TIME)
         awaited[len(pairs) :] = block.times[alone] + self._width - 1
         settled = block.arrivals[last].astype(np.int64)
-        settled[len(pairs) :] = _passed_at(block, awaited[len(pairs) :])
+        settled[len(pairs) :] = block.passed_at(awaited[len(pairs) :])
         owner = np.repeat(np.arange(len(resume.number)), np.diff(block.segments))
         found = BlockMatches(
             segment=owner[start],
@@ -163,24 +163,3 @@ class JoinMatcher:
         ):
             consumed[place] = ordinals[low:high]
         return consumed
-
-
-def emission_order(block: Block, found: BlockMatches) -> Integers:
-    """Return the order in which what a join found comes out.
-
-    It is that of the rows that made it final; before the pairs that a row completes come those
-    without a partner whose time has passed with it; then the row that came first counts.
-    """
-    assert found.awaited is not None
-    shown = 2 * found.settled + (found.awaited == NO_TIME)
-    order: Integers = np.lexsort((block.arrivals[found.start], shown))
-    return order
-
-
-def _passed_at(block: Block, times: Integers) -> Integers:
-    """Return the number of the row, of any partition, that showed that times have passed."""
-    if not len(times):
-        return times
-    clock, numbers = block.clock()
-    place = np.searchsorted(clock, times, side="right")
-    return np.append(numbers, block.next_arrival)[place].astype(np.int64)

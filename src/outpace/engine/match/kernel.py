@@ -34,12 +34,11 @@ from outpace.engine.match.contract import (
     Turns,
     empty_block,
 )
+from outpace.engine.match.finality import wait_for_time
 from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.program import ACCEPT, Program
 from outpace.engine.match.twin import make_twin, stand_in
-from outpace.engine.match.twin_search import SearchReach
-from outpace.engine.match.twin_time import Arrivals
 from outpace.engine.rows.partition import row_type
 from outpace.errors import MatchError
 from outpace.pattern.ast import Link
@@ -470,7 +469,7 @@ def _cursor(block: Block, resume: Resume) -> Cursor:
     )
 
 
-def _found(out: Buffers, settled: Integers) -> BlockMatches:
+def _found(out: Buffers, settled: Integers, awaited: Integers | None = None) -> BlockMatches:
     """Return what a search wrote, and when each match became final."""
     matches, takes = int(out.counts[0]), int(out.counts[1])
     return BlockMatches(
@@ -481,12 +480,13 @@ def _found(out: Buffers, settled: Integers) -> BlockMatches:
         rows=out.rows[:takes],
         positions=out.positions[:takes],
         settled=settled,
+        awaited=awaited,
     )
 
 
 def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outcome:
     begin = block.segments[:-1]
-    found = _found(out, _settled(block, out, int(out.counts[0])))
+    found = _found(out, *_settled(block, out, int(out.counts[0])))
     after = Resume(
         next_start=(block.ordinals[begin] + (cursor.next_row - begin)).astype(np.int64),
         barrier=resume.barrier.copy(),
@@ -497,8 +497,8 @@ def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outc
     return Outcome(found, after, cursor.next_row)
 
 
-def _settled(block: Block, out: Buffers, matches: int) -> Integers:
-    """Return the arrival number of the row that made each match final."""
+def _settled(block: Block, out: Buffers, matches: int) -> tuple[Integers, Integers | None]:
+    """Return the arrival number of the row that made each match final, and the time awaited."""
     if block.size and block.arrivals is block.ordinals:
         # One partition that arrived in order: rows need not be looked at to know their numbers.
         settled: Integers = np.minimum(out.reach[:matches] - 1, block.size)
@@ -513,23 +513,4 @@ def _settled(block: Block, out: Buffers, matches: int) -> Integers:
             block.next_arrival,
             settled,
         )
-    waited = np.flatnonzero(out.passed[:matches] != NO_TIME)
-    if len(waited):
-        _wait_for_time(block, out, waited, settled)
-    return settled
-
-
-def _wait_for_time(
-    block: Block, out: Buffers, waited: npt.NDArray[np.intp], settled: Integers
-) -> None:
-    arrivals = Arrivals(block)
-    current, arrival = -1, arrivals.of_segment(0)
-    for match in waited:
-        segment = int(out.segment[match])
-        if segment != current:
-            current, arrival = segment, arrivals.of_segment(segment)
-        reach = SearchReach(int(out.start[match] - block.segments[segment]), int(out.passed[match]))
-        settled[match] = max(int(settled[match]), arrival(reach))
-    for match in range(1, len(settled)):
-        if out.segment[match] == out.segment[match - 1]:
-            settled[match] = max(settled[match], settled[match - 1])
+    return wait_for_time(block, out.segment[:matches], settled, out.passed[:matches])

@@ -54,7 +54,7 @@ def match_rows(
     if found.confirmed is not None:
         sure = pa.array(found.confirmed[match_index])
         measures[CONFIDENCE] = pc.if_else(sure, "CONFIRMED", "UNCERTAIN")
-    if found.awaited is not None and bound.time is not None:
+    if bound.query.join is not None and bound.time is not None and found.awaited is not None:
         measures[bound.time] = _known_at(bound.time, measures[bound.time], found.awaited)
     if rows_mode is RowsPerMatch.ALL_WITH_UNMATCHED:
         row_index, measures = _with_unmatched(block, found, row_index, match_index, measures)

@@ -28,6 +28,7 @@ from outpace.engine.match.contract import (
     TimedOut,
     Turns,
 )
+from outpace.engine.match.finality import NOTHING, Decision, Decisions
 from outpace.engine.match.masks import BlockPredicates, Predicates
 from outpace.engine.match.twin_search import (
     SearchPlan,
@@ -38,7 +39,6 @@ from outpace.engine.match.twin_search import (
     TooManyStepsError,
     Walk,
 )
-from outpace.engine.match.twin_time import Arrivals
 from outpace.errors import MatchError
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
@@ -117,7 +117,7 @@ def make_twin(
 
     def match(block: Block, resume: Resume) -> Outcome:
         truth = BlockPredicates(task, block) if predicates is None else predicates(block)
-        arrivals = Arrivals(block)
+        decisions = Decisions(block)
         emitted = _EmittedMatches()
         parts: list[_Part] = []
         taken = turns or Turns(task, block.size, STEP_COST)
@@ -128,7 +128,7 @@ def make_twin(
 
         counted = steps or StepBudget(_STEPS_AT_ONCE, more)
         for index in range(len(block.segments) - 1):
-            part = _Part(plan, rules, block, resume, index, truth, arrivals, emitted, counted)
+            part = _Part(plan, rules, block, resume, index, truth, decisions, emitted, counted)
             parts.append(part)
             part.run()
         taken.before += block.size
@@ -187,23 +187,17 @@ class _EmittedMatches:
     offsets: list[int] = field(default_factory=lambda: [0])
     rows: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
-    settled: list[int] = field(default_factory=list)
-    late: list[tuple[int, int, list[int], tuple[int, ...], int]] = field(default_factory=list)
+    decided: list[Decision] = field(default_factory=list)
+    late: list[tuple[int, int, list[int], tuple[int, ...], Decision]] = field(default_factory=list)
 
     def found(self) -> BlockMatches:
+        settled, awaited = _decided(self.decided)
+        numbers = self.segment, self.start, self.number, self.offsets, self.rows, self.positions
+        segment, start, number, offsets, rows, positions = (
+            np.array(values, np.int64) for values in numbers
+        )
         return BlockMatches(
-            *(
-                np.array(values, np.int64)
-                for values in (
-                    self.segment,
-                    self.start,
-                    self.number,
-                    self.offsets,
-                    self.rows,
-                    self.positions,
-                    self.settled,
-                )
-            )
+            segment, start, number, offsets, rows, positions, settled, awaited=awaited
         )
 
     def timed_out(self) -> TimedOut:
@@ -213,7 +207,7 @@ class _EmittedMatches:
             np.cumsum([0, *(len(rows) for _, _, rows, _, _ in self.late)]).astype(np.int64),
             np.array([row for _, _, rows, _, _ in self.late for row in rows], np.int64),
             np.array([p for _, _, _, positions, _ in self.late for p in positions], np.int64),
-            np.array([settled for *_, settled in self.late], np.int64),
+            *_decided([decision for *_, decision in self.late]),
         )
 
 
@@ -253,7 +247,7 @@ class _Part:
         resume: Resume,
         index: int,
         predicates: Predicates,
-        arrivals: Arrivals,
+        decisions: Decisions,
         emitted: _EmittedMatches,
         steps: StepBudget,
     ) -> None:
@@ -285,8 +279,8 @@ class _Part:
             steps,
         )
         self._walk.consumed = {int(c) - self._base for c in resume.consumed[index]}
-        self._arrivals = arrivals.of_segment(index)
-        self._settled = NO_TIME
+        self._decide = decisions.of_segment(index)
+        self._decided = NOTHING
         self._next = max(int(resume.next_start[index]) - self._base, 0)
         self._barrier = int(resume.barrier[index]) - self._base
         self._completed = int(resume.completed_to[index]) - self._base
@@ -453,7 +447,7 @@ class _Part:
     def _pass_settled_starts(self, starts: list[_Start], counts: dict[int, int]) -> None:
         """Go to the first start that may still have a candidate."""
         done = self._completed, self._barrier
-        self._settled = NO_TIME
+        self._decided = NOTHING
         for found in starts:
             full = (
                 self._rules.per_start is not None and counts[found.start] >= self._rules.per_start
@@ -494,7 +488,7 @@ class _Part:
         ]
 
     def _settle(self, reach: SearchReach) -> None:
-        self._settled = max(self._settled, self._arrivals(reach))
+        self._decided = max(self._decided, self._decide(reach))
 
     def _emit(self, start: int, rows: tuple[int, ...], positions: tuple[int, ...]) -> None:
         self.number += 1
@@ -505,12 +499,12 @@ class _Part:
         out.rows.extend(row + self._low for row in rows)
         out.positions.extend(positions)
         out.offsets.append(len(out.rows))
-        out.settled.append(self._settled)
+        out.decided.append(self._decided)
 
     def _report_timed_out(self, start: int, runs: list[tuple[list[int], tuple[int, ...]]]) -> None:
         for rows, positions in runs:
             here = [row + self._low for row in rows]
-            late = (self._index, start + self._low, here, positions, self._settled)
+            late = (self._index, start + self._low, here, positions, self._decided)
             self._emitted.late.append(late)
 
     def _rule_out(self, start: int, rows: tuple[int, ...], labels: tuple[int, ...]) -> int:
@@ -524,6 +518,14 @@ class _Part:
         elif rows and rules.consume is Consume.ALL:
             self._walk.consumed.update(range(start, rows[-1] + 1))
         return barrier
+
+
+def _decided(decisions: list[Decision]) -> tuple[Integers, Integers]:
+    """Return which rows settled matches, and which times these awaited."""
+    return (
+        np.array([one.settled for one in decisions], np.int64),
+        np.array([one.awaited for one in decisions], np.int64),
+    )
 
 
 def _resume(parts: list[_Part]) -> Resume:

@@ -29,7 +29,7 @@ from outpace.engine.kernels.uncertain_sequences import (
 )
 from outpace.engine.kernels.uncertain_worlds import LINES, MOST_TAKEN
 from outpace.engine.match.contract import Block, BlockMatches, Outcome, Resume, Task, Turns
-from outpace.engine.match.graph import clock_of, row_shift
+from outpace.engine.match.graph import row_shift
 from outpace.engine.match.uncertain_layout import SearchedWay
 from outpace.errors import MatchError
 from outpace.pattern.bound import BoundUncertainty
@@ -93,6 +93,7 @@ class UncertainMatcher:
         before = np.cumsum(sizes) - sizes
         keep = self._needed(block, end)
         present = low < high
+        settled, awaited = self._settled(block, latest)
         return Outcome(
             BlockMatches(
                 segment=segment,
@@ -101,8 +102,9 @@ class UncertainMatcher:
                 offsets=offsets,
                 rows=taken,
                 positions=positions,
-                settled=self._settled(block, latest),
+                settled=settled,
                 confirmed=sure,
+                awaited=awaited,
             ),
             Resume(
                 next_start=np.where(present, keep - shift, resume.next_start),
@@ -114,15 +116,14 @@ class UncertainMatcher:
             keep_from=keep,
         )
 
-    def _settled(self, block: Block, latest: Integers) -> Integers:
-        """Return the numbers of the rows, of any partition, that made matches final."""
+    def _settled(self, block: Block, latest: Integers) -> tuple[Integers, Integers | None]:
+        """Return the rows, of any partition, that made matches final, and the time that did."""
         if block.spans is not None:
-            return np.full(len(latest), block.next_arrival)
-        settled, delay = pooled(len(latest), np.int64), self._uncertainty.delay
-        clock, numbers = clock_of(block)
-        times = block.times
-        kernel.find_settled(times, latest, delay, clock, numbers, block.next_arrival, settled)
-        return settled
+            return np.full(len(latest), block.next_arrival), None
+        settled, awaited = pooled(len(latest), np.int64), block.times[latest]
+        awaited += self._uncertainty.delay
+        kernel.find_settled(awaited, *block.clock(), block.next_arrival, settled)
+        return settled, awaited
 
     def _completed(self, block: Block) -> Integers:
         """Return for each segment the row up to which matches may end that are final."""

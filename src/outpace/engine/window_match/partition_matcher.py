@@ -15,6 +15,7 @@ for those that it looks ahead to: time ends no wait then.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +33,8 @@ from outpace.engine.match.contract import (
     Task,
     TimedOut,
 )
+from outpace.engine.match.finality import emission_order, order_by_decision, starts_in_order
 from outpace.engine.match.identity import identified
-from outpace.engine.match.join_matcher import emission_order
 from outpace.engine.match.output import timed_out_schema, timed_out_table
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.task import (
@@ -62,6 +63,7 @@ from outpace.engine.window_match.result import (
 )
 from outpace.engine.window_match.stops import Stops
 from outpace.errors import StateError
+from outpace.pattern.query import WithinKind
 from outpace.pattern.values import TIME_LIMIT
 
 
@@ -163,11 +165,38 @@ class PartitionMatcher(Stateful):
             All that came with them, also for other instances, and how many the stream has had;
             None where these events are all.
         """
-        rows = events.rows.select(self._columns)
         times = events.times
-        if self._timed and len(times) != rows.num_rows:
-            times = time_values(self.task.bound, rows)
-        newest = max(min(watermark, TIME_LIMIT - 1), self._newest(times))
+        if self._timed and len(times) != len(events.ordinal):
+            times = time_values(self.task.bound, events.rows)
+        told = max(min(watermark, TIME_LIMIT - 1), self._newest(times))
+        if not ended or (not len(events.ordinal) and self.is_unmoved(TIME_LIMIT)):
+            return self._step(events, times, told, told, stream, arrived, ended=ended)
+        # What rows and time make final comes before what only the end does, in any case; where one
+        # of the two fails, neither is taken.
+        past, twin = TIME_LIMIT - 1, self.snapshot()
+        last = twin._step(events, times, told, past, stream, arrived, ended=False)
+        rest = twin._step(events.slice(0, 0), times[:0], told, past, None, arrived, ended=True)
+        self.become(twin)
+        return StepResult(
+            WindowMatches.joined(self.task.bound.output, [last.matches, rest.matches]),
+            pa.concat_tables([last.timed_out, rest.timed_out]),
+            np.concatenate([last.idle, rest.idle]),
+            np.concatenate([last.event_counts, rest.event_counts]),
+        )
+
+    def _step(
+        self,
+        events: Events,
+        times: Integers,
+        told: int,
+        newest: int,
+        stream: Events | None,
+        arrived: int | None,
+        *,
+        ended: bool,
+    ) -> StepResult:
+        """Take events; time has come so far, and matches are found as if it had come to another."""
+        rows = events.rows.select(self._columns)
         passed = self._deadlines.passed(newest)
         _, numbers = events.codes
         keys = self._kept.keys if ended else distinct(numbers, passed)
@@ -176,7 +205,7 @@ class PartitionMatcher(Stateful):
         known = {"watermark": newest, "ended": ended, "stream": clock, "arrived": arrived}
         block, keys = self._block(events, rows, times, keys.astype(np.int64), known)
         outcome = self.matcher(block, self._stops.resume(keys))
-        matches, timed_out = self._emit(block, outcome)
+        matches, timed_out = self._emit(block, outcome, told)
         self.begun += 1
         self._watermark = newest
         return StepResult(matches, timed_out, *self._retain(block, keys, outcome))
@@ -240,65 +269,74 @@ class PartitionMatcher(Stateful):
         fits = (first[known] <= starts) & (starts <= taken[known])
         require(fits.all(), "a start has no row")
 
-    def _emit(self, block: Block, outcome: Outcome) -> tuple[WindowMatches, pa.Table]:
+    def _emit(self, block: Block, outcome: Outcome, told: int) -> tuple[WindowMatches, pa.Table]:
+        """Return matches, and what had timed out when time had come so far."""
         found, late = outcome.found, outcome.timed_out
         matches, timed_out = self._no_matches, self._no_timeouts
         if len(found.start):
-            matches = self._matches(block, found)
+            matches = self._matches(block, self._dated(block, found))
         if late is not None and len(late.start):
-            late = _take_late(late, np.lexsort((block.arrivals[late.start], late.settled)))
-            timed_out = timed_out_table(self.task, block, late)
+            order = order_by_decision(late.settled, late.awaited, block.arrivals[late.start])
+            order = order[self._deadlines_of(block, late)[order] <= told]
+            timed_out = timed_out_table(self.task, block, _take_late(late, order))
         return matches, timed_out
+
+    def _deadlines_of(self, block: Block, late: TimedOut) -> Integers:
+        """Return the times that ended partial matches."""
+        within = self.task.bound.query.bound
+        assert within is not None
+        assert self.task.bound.within is not None
+        by_step = within.kind is WithinKind.PREVIOUS_TO_CURRENT
+        rows = late.rows[late.offsets[1:] - 1] if by_step else late.start
+        return block.times[rows] + self.task.bound.within
 
     def _matches(self, block: Block, found: BlockMatches) -> WindowMatches:
         """Return matches in the order in which they come out."""
-        shown, waited, time = self._places(block, found)
-        order: Integers | slice = slice(None)
-        starts: Integers | None = None
-        if found.awaited is not None:
-            order, starts = emission_order(block, found), block.arrivals[found.start]
-        elif len(block.segments) > 2:
-            # A single partition has its matches in this order.
-            starts = starts_in_order(block, found, shown)
-            order = np.lexsort((starts, shown))
-        taken = found if isinstance(order, slice) else take_matches(found, order)
+        taken, starts = found, None
+        # A single partition has its matches in this order.
+        if len(block.segments) > 2:
+            order, starts = emission_order(block, found)
+            taken, starts = take_matches(found, order), starts[order]
+        awaited = taken.awaited
+
+        def phase() -> Integers:
+            if awaited is None:
+                return np.full(len(taken.start), COMPLETING)
+            return np.where(awaited == NO_TIME, COMPLETING, CLOSING)
+
+        def window() -> Integers:
+            none = np.zeros(len(taken.start), np.int64)
+            return none if awaited is None else np.where(awaited == NO_TIME, none, awaited)
+
         return found_matches(
             self.task,
             block,
             taken,
-            shown[order],
+            taken.settled,
             identified(self.task, block, taken),
-            phase=lambda: np.where(waited[order], CLOSING, COMPLETING),
-            window=lambda: np.where(waited, time, 0)[order],
-            partition=lambda: (
-                starts_in_order(block, found, shown) if starts is None else starts[order]
-            ),
+            phase=phase,
+            window=window,
+            partition=lambda: starts_in_order(block, taken) if starts is None else starts,
         )
 
-    def _places(
-        self, block: Block, found: BlockMatches
-    ) -> tuple[Integers, Booleans, Integers | int]:
-        """Return when matches became final, which of them by time, and by which."""
-        if found.awaited is not None:
-            return found.settled, found.awaited != NO_TIME, found.awaited
-        shown = self._shown_at(block, found)
-        time = NEVER if block.ended else block.watermark
-        return shown, shown == block.next_arrival, time
-
-    def _shown_at(self, block: Block, found: BlockMatches) -> Integers:
-        """Return when a match became final, counting the rows that NEXT looks ahead to."""
+    def _dated(self, block: Block, found: BlockMatches) -> BlockMatches:
+        """Return matches with what made them final, the rows that NEXT looks ahead to included."""
         if block.ended:
             # The end settles all that is left, at once.
-            return np.full(len(found.start), block.next_arrival)
+            settled, awaited = np.full(len(found.start), block.next_arrival), found.awaited
+            if awaited is None:
+                awaited = np.full(len(settled), NO_TIME)
+            awaited = np.where(awaited == NO_TIME, NEVER, awaited)
+            return replace(found, settled=settled, awaited=awaited)
         ahead = self._reach.ahead
         if not ahead:
-            return found.settled
+            return found
         shown = np.empty_like(found.settled)
         for segment in np.unique(found.segment):
             mine = found.segment == segment
             arrivals = block.arrivals[block.segments[segment] : block.segments[segment + 1]]
             shown[mine] = arrivals[np.searchsorted(arrivals, found.settled[mine]) + ahead]
-        return shown
+        return replace(found, settled=shown)
 
     def _block(
         self,
@@ -421,25 +459,6 @@ class PartitionMatcher(Stateful):
         self._deadlines.replace(keys, deadline)
 
 
-def starts_in_order(block: Block, found: BlockMatches, shown: Integers) -> Integers:
-    """Return the starts by which a stream orders matches that became final at these rows.
-
-    That counts among those that one row made final, but a partition keeps its own order: a match
-    does not come before one with a lower number, so it has the start of that one at least.
-    """
-    begun = block.arrivals[found.start]
-    falls = begun[1:] < begun[:-1]
-    if falls.any():
-        apart = (np.diff(found.segment) != 0) | (np.diff(shown) != 0)
-        if (falls & ~apart).any():
-            group = np.cumsum(np.append(0, apart)) * len(begun)
-            rising = np.argsort(begun, kind="stable")
-            rank = np.empty(len(begun), np.int64)
-            rank[rising] = np.arange(len(begun))
-            begun = begun[rising[np.maximum.accumulate(rank + group) - group]]
-    return begun
-
-
 def _taken_by(stops: pa.Table, places: pa.Table) -> Integers:
     """Return how many rows each partition has had, by what was saved of it."""
     known, starts = integers(stops, partition=NATURAL, next_start=NATURAL)
@@ -467,4 +486,5 @@ def _take_late(late: TimedOut, order: Integers) -> TimedOut:
         late.rows[source],
         late.positions[source],
         late.settled[order],
+        late.awaited[order],
     )

@@ -67,8 +67,9 @@ class WindowMatches:
     event, phase, window, partition
         What the matches are ordered by at first: x, CLOSING or COMPLETING, y, and the partition's
         number, which `by_starts` does without.
-        In a stream without windows, CLOSING is what time or the end made final behind the rows;
-        then that time, or 0, stands for the window, and the start for the partition.
+        In a stream without windows, CLOSING is what time or the end made final, behind all rows
+        that it needs; then that time, else 0, stands for the window, and the start for the
+        partition.
     identify
         Returns what tells the matches apart, see `ids`.
     found

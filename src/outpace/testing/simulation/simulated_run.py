@@ -18,8 +18,7 @@ from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.twin import make_twin
-from outpace.engine.message import SourceEnded, WatermarkArrived
-from outpace.engine.operator import WholeOperator, emit_of
+from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.split.number import in_order
@@ -44,7 +43,7 @@ from outpace.testing.simulation.arrival import (
 )
 from outpace.testing.simulation.clock_errors import ClockErrors
 from outpace.testing.simulation.clock_events import draw_clocked
-from outpace.testing.simulation.meaning import Meaning, fed_at_once, meaning_of, rows_of
+from outpace.testing.simulation.meaning import Meaning, fed_at_once, meaning_of
 from outpace.testing.simulation.places import Places, RunOutcome, Stages, run_in_one_place
 from outpace.testing.simulation.queries import (
     QueryCase,
@@ -422,26 +421,6 @@ def _draw_events(
     )
 
 
-def _in_order(scenario: _Scenario) -> list[Row]:
-    """Return the matches in the order in which they become final.
-
-    However events are cut, it is that of all at once, but for a time that is ahead of the rows:
-    that may make a match final before the row that would have, and so before those of other keys.
-    """
-    query, arrival = scenario.query, scenario.arrival
-    if query.bound is None or (
-        query.order_of_arrival is None
-        and arrival.sources is None
-        and not any(isinstance(step, WatermarkArrived) for step in arrival.steps)
-    ):
-        return fed_at_once(query, arrival.events, None)[0]
-    choose = make_twin if query.uncertainty is None and query.join is None else choose_matcher
-    spec = replace(scenario.spec(), instances=None, timeouts=False, choose=choose)
-    operator = WholeOperator(spec)
-    emitted = [emit_of(operator.step(step)) for step in (*arrival.steps, SourceEnded())]
-    return [row for emit in emitted for row in rows_of(emit.matches.table)]
-
-
 def _described(scenario: _Scenario) -> str:
     query = scenario.query
     over = "" if query.windows is None else f" over {query.windows}"
@@ -499,8 +478,9 @@ def _check_outcome(scenario: _Scenario, outcome: RunOutcome) -> None:
     _check_truth(scenario, outcome)
     _check_matches(scenario.query, outcome.matches, meaning.rows)
     if scenario.query.windows is None and scenario.query.operator is None:
-        # Keys come in one order, too.
-        check_same("matches in their order", outcome.matches, _in_order(scenario))
+        # Keys come in one order, too, however events are cut and time is told.
+        ordered, _ = fed_at_once(scenario.query, scenario.arrival.events, None)
+        check_same("matches in their order", outcome.matches, ordered)
     if meaning.timed_out is not None:
         found = _columns(outcome.timed_out, *scenario.query.partitions, "labels", "rows")
         check_same("timed out", found, sorted(meaning.timed_out))
