@@ -188,6 +188,8 @@ def _uncompiled(function: Callable[P, R]) -> Callable[P, R]:
 
 def load_numba() -> ModuleType:
     """Return Numba; from now on what is compiled is used."""
+    # What others do meanwhile in plain Python would take longer than waiting for it.
+    head_start.left = min(head_start.left, _SMALL)
     # Half of it would be of no use to the next who comes.
     numba = call(importlib.import_module, "numba")
     head_start.left = -1

@@ -57,6 +57,11 @@ def process_context(*modules: str) -> BaseContext:
     return context
 
 
+def load_aside() -> None:
+    """Load what a front and most sources need while processes start and the first events come."""
+    threading.Thread(target=load_numba, name="outpace-load", daemon=True).start()
+
+
 class Processes:
     """The processes of the instances, by number.
 
@@ -74,8 +79,6 @@ class Processes:
         #: Ends of pipes that only this process has, by which instances know that it is there.
         self._alive: list[Connection] = []
         self._ready: set[int] = set()
-        # What the front needs is loaded while they start.
-        threading.Thread(target=load_numba, daemon=True).start()
         try:
             for number, setup in enumerate(setups):
                 self._start(context, number, setup)

@@ -50,6 +50,7 @@ from outpace.hosts.processes.parallel_operator import (
     OperatorsInProgram,
     ParallelOperator,
 )
+from outpace.hosts.processes.processes import load_aside
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
 from outpace.hosts.processes.recovered_operator import RecoveredOperator
 from outpace.hosts.processes.worker import WorkResult
@@ -229,6 +230,7 @@ def match_in_processes(query: Query, table: pa.Table, progress: Progress | None 
         spec, rows = with_ids(spec, rows)
     told = progress or (lambda done, total: None)
     found: list[pa.Table] = []
+    load_aside()
     with ParallelOperator(query, schema, brings_ids=spec.brings_ids) as operator:
         rows = in_order(spec.bound, rows, spec.time)
         for begin in range(0, rows.num_rows, BLOCK_ROWS):
@@ -369,6 +371,7 @@ class Run(WatchedRun):
 
     def _run(self) -> Generator[pa.Table, None, None]:
         reader: SourceReader | None = None
+        load_aside()
         try:
             for found in self._recovered():
                 if found.num_rows:
