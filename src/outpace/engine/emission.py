@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME
+from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.speculate.history import Saying
 from outpace.engine.window_match.result import WindowMatches
@@ -37,6 +37,8 @@ class ChangeCounters:
     tentative_wait, confirmed_wait
         How far time had come behind what decided tentative matches when they came, and confirmed
         ones when that was said, in units of time, added up.
+    full
+        How often events had to wait longer than alpha says as `memory` was used up.
     """
 
     tentative: int = 0
@@ -50,6 +52,22 @@ class ChangeCounters:
     redeliveries: int = 0
     tentative_wait: int = 0
     confirmed_wait: int = 0
+    full: int = 0
+
+    @property
+    def tentative_latency(self) -> float:
+        """How far time had come, on average, behind what decided a tentative match as it came."""
+        return self.tentative_wait / self.tentative if self.tentative else 0.0
+
+    @property
+    def confirmed_latency(self) -> float:
+        """As `tentative_latency`, for matches as they were confirmed."""
+        return self.confirmed_wait / self.confirmed if self.confirmed else 0.0
+
+    @property
+    def share_retracted(self) -> float:
+        """Matches that were taken back, as a part of those that might be."""
+        return self.retracted / self.tentative if self.tentative else 0.0
 
     def after(self, sayings: Sequence[Saying], now: int, *, one_row: bool) -> ChangeCounters:
         """Return the counters after a step that said so, when the greatest time was this.
@@ -67,13 +85,12 @@ class ChangeCounters:
             if one.diff < 0:
                 gone += count
                 continue
-            waits = now - np.minimum(found, now) if now != NO_TIME else np.zeros(count, np.int64)
             if certain is not False:
-                chosen = waits if certain is True else waits[certain]
-                sure, sure_wait = sure + len(chosen), sure_wait + int(chosen.sum())
+                chosen = found if certain is True else found[certain]
+                sure, sure_wait = sure + len(chosen), sure_wait + _waited(chosen, now)
             if certain is not True and one.diff:
-                chosen = waits if certain is False else waits[~certain]
-                come, come_wait = come + len(chosen), come_wait + int(chosen.sum())
+                chosen = found if certain is False else found[~certain]
+                come, come_wait = come + len(chosen), come_wait + _waited(chosen, now)
         return self.plus(
             retracted=gone,
             confirmed=sure,
@@ -113,8 +130,6 @@ class SpeculationCounters(ChangeCounters):
     alpha, slack
         The part of K that events wait now, and K in units of time: how long, at least, until a
         match is confirmed.
-    full
-        How often events had to wait longer than alpha says as `memory` was used up.
     event_seconds, checkpoint_seconds
         What an event takes, and a checkpoint, as far as it is measured.
     latency
@@ -125,24 +140,13 @@ class SpeculationCounters(ChangeCounters):
     alpha: float = 1.0
     slack: int = 0
     latency: float = 0.0
-    full: int = 0
     event_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
 
-    @property
-    def tentative_latency(self) -> float:
-        """How far time had come, on average, behind what decided a tentative match as it came."""
-        return self.tentative_wait / self.tentative if self.tentative else 0.0
 
-    @property
-    def confirmed_latency(self) -> float:
-        """As `tentative_latency`, for matches as they were confirmed."""
-        return self.confirmed_wait / self.confirmed if self.confirmed else 0.0
-
-    @property
-    def share_retracted(self) -> float:
-        """Matches that were taken back, as a part of those that might be."""
-        return self.retracted / self.tentative if self.tentative else 0.0
+def _waited(found: Integers, now: int) -> int:
+    """Return how far the greatest time is behind what decided matches, added up."""
+    return 0 if now == NO_TIME else int((now - np.minimum(found, now)).sum())
 
 
 def emitted(query: Query, matches: WindowMatches) -> WindowMatches:

@@ -7,7 +7,6 @@ parts. Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Final
@@ -203,7 +202,7 @@ class Front(Stateful):
         retained = self._retained
         if retained is None or not retained.begun:
             return None
-        twin = copy.copy(self)
+        twin = self.twin()
         twin._rewind(*retained.base)
         return twin
 
@@ -247,7 +246,7 @@ class Front(Stateful):
         certain, order = self.certain, self.intake.order
         if self._retained is not None and order.memory is not None:
             order.room = max(0, order.memory - self._retained.uncertain(certain))
-        self._untaken = None
+        self._untaken, full = None, order.times_full
         released = self.intake.take(message)
         if self._retained is not None and isinstance(message, EventsArrived) and message.load:
             self._retained.measured(message.load.worked)
@@ -276,7 +275,9 @@ class Front(Stateful):
         said += self._blocks(released, ended=ended)
         if self._retained is not None:
             sent = sum(isinstance(one, Deliver) for one in said)
-            self.changes = self.changes.plus(deliveries=sent, redeliveries=sent * goes_back)
+            self.changes = self.changes.plus(
+                deliveries=sent, redeliveries=sent * goes_back, full=order.times_full - full
+            )
         self._lost = self._lost and self._schedule is None
         return said
 
@@ -396,7 +397,7 @@ class Front(Stateful):
 
     def _mark(self, retained: EventStretches[Front]) -> MarkSet:
         """Note where it stands behind the order, and let instances do so."""
-        twin = copy.copy(self)
+        twin = self.twin()
         # It is not asked for more than where it stood.
         twin._retained = None
         twin._rewind(self, [])

@@ -154,7 +154,8 @@ class StageSpec:
         """Whether its instance wants to know what its steps take."""
         if isinstance(self.operator, GroupSpec):
             return self.operator.speculates
-        return self.part is StagePart.WHOLE and self.operator.query.speculates
+        orders = self.part in (StagePart.WHOLE, StagePart.FRONT)
+        return orders and self.operator.query.speculates
 
     def make(self, number: int = 0) -> Stage:
         """Return a new instance, of a number."""
@@ -394,16 +395,20 @@ class FrontStage:
         """When, by the time of batches, it wants to take a step; None where never."""
         return self.part.timer
 
-    def step(self, cells: Sequence[Cell], now: int = NO_TIME) -> list[Cell]:
+    def step(
+        self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
+    ) -> list[Cell]:
         """Take the events of a batch, in any order."""
         arriving, before = self._arriving, self.part.arrived
-        known = self.part.changes
+        arriving.load, known = load, self.part.changes
         late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
         messages = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(messages)
+        changes = self.part.changes.since(known)
         self.counters = replace(
             arriving.counters(stimuli, aside, late, before),
-            **self.part.changes.since(known),
+            **changes,
+            checkpoint_us=_checkpoint_us(self.part, changes),
             early=round(1e6 * (1 - self.part.alpha)),
         )
         # How far time has come counts after the last delivery of a batch alone.
@@ -590,10 +595,8 @@ def run_step(
         taken = cell.kind in stage.takes
         (mine if taken else reports if cell.kind is CellKind.REPORT else others).append(cell)
     taken_cells = in_order(mine)
-    if isinstance(stage, WholeStage):
+    if isinstance(stage, WholeStage | FrontStage):
         given = stage.step(taken_cells, now, load)
-    elif isinstance(stage, FrontStage):
-        given = stage.step(taken_cells, now)
     else:
         given = stage.step(taken_cells)
     return [

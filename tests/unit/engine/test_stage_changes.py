@@ -111,11 +111,16 @@ def test_the_stages_count_what_they_take_back() -> None:
     assert counted == [(0, 0, 1, 0, 0), (1, 3, 1, 1, 0), (0, 0, 0, 0, 1)]
 
 
-def test_a_stage_tells_what_its_checkpoints_took() -> None:
+@pytest.mark.parametrize("windows", [None, op.windows.time(10, slide=5)])
+def test_a_stage_tells_what_its_checkpoints_took(windows: object) -> None:
     query = op.Query("q").order_by("ts").pattern("A B").define(B="v > A.v").measures(at="B.ts")
     query = query.disorder(op.Speculative(50, alpha=0, checkpoints=1))
+    if windows is not None:
+        query = query.over(windows).instances(2)
     plan = plan_stream(query, SCHEMA, 2)
-    stage, taken = plan.division.stages[0].make(), []
+    stages = plan.division.stages
+    assert [stage.measured for stage in stages] == [True, False, False][: len(stages)]
+    stage, taken = stages[0].make(), []
     for first, load in ((0, None), (10, HostLoad(busy=0.5, worked=0.02))):
         rows = [{"ts": ts, "seq": ts, "key": "u", "v": 1} for ts in range(first, first + 10)]
         cells = plan.division.packing.pack(pa.Table.from_pylist(rows, SCHEMA))
@@ -123,6 +128,15 @@ def test_a_stage_tells_what_its_checkpoints_took() -> None:
         taken.append((stage.counters.checkpoints, stage.counters.checkpoint_us > 0))
     # The last event waits for the next.
     assert taken == [(9, False), (10, True)]
+
+
+def test_a_stage_tells_that_memory_is_used_up() -> None:
+    query = op.Query("q").order_by("ts").pattern("A B").define(B="v > A.v").measures(at="B.ts")
+    plan = plan_stream(query.disorder(op.Speculative(50, alpha=0, memory=3)), SCHEMA, 2)
+    stage = plan.stages[0].make()
+    rows = [{"ts": ts, "seq": ts, "key": "u", "v": 1} for ts in range(10)]
+    run_step(stage, plan.packing.pack(pa.Table.from_pylist(rows, SCHEMA)), 0, 1)
+    assert stage.counters.full == 1
 
 
 @pytest.mark.parametrize("windows", [None, op.windows.time(10, slide=5)])

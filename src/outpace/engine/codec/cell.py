@@ -81,6 +81,8 @@ class Counters:
         What was done in this step so that they may be, see there.
     tentative_wait, confirmed_wait
         How long matches took to come and to be confirmed, see there.
+    full
+        How often events had to wait as there was no memory to go back with, see there.
     silent
         Sources that say nothing, so that the others do not wait for them any more.
     unawaited
@@ -123,6 +125,7 @@ class Counters:
     redeliveries: int = 0
     tentative_wait: int = 0
     confirmed_wait: int = 0
+    full: int = 0
     silent: int = 0
     unawaited: int = 0
     unawaited_first: int = _NO_FIRST

@@ -318,7 +318,6 @@ class OpenStream(ABC, Generic[Operator, Found]):
             alpha=operator.alpha,
             slack=order.slack,
             latency=order.latency,
-            full=sum(one.intake.order.times_full for one in operator.operators),
             event_seconds=event,
             checkpoint_seconds=checkpoint,
         )

@@ -12,9 +12,18 @@ from typing import Final
 
 import pyarrow as pa
 
+from outpace.engine.emission import ChangeCounters
+
 #: Samples that are kept at most, and the seconds between the first of them.
 MOST_SAMPLES: Final = 2048
 FIRST_INTERVAL_S: Final = 0.1
+
+#: What is told of matches that may be taken back.
+_CHANGES: Final = (
+    *("tentative", "confirmed", "retracted", "share_retracted"),
+    *("tentative_latency", "confirmed_latency", "rollbacks", "replayed"),
+    *("checkpoints", "checkpoint_bytes", "deliveries", "redeliveries", "full"),
+)
 
 _SCHEMA: Final = pa.schema(
     [
@@ -115,11 +124,13 @@ class OperatorMetrics:
         be found again.
     rate_limit
         Events per second that may be read; 0 without rate control.
-    alpha, tentative, confirmed, retracted, rollbacks, replayed
+    alpha, slack, tentative, confirmed, retracted, share_retracted, rollbacks, replayed
         Of matches that may be taken back: see `SpeculationCounters`.
+    tentative_latency, confirmed_latency
+        How far time had come behind what decided them when they came and were confirmed, see there.
     retained, retained_bytes, skipped_share, savepoint_age_s, replays, recover_s, doubles
         Where the run is recovered by a replay: see `RecoveryCounters`.
-    checkpoints, checkpoint_bytes, checkpoint_seconds, deliveries, redeliveries
+    checkpoints, checkpoint_bytes, checkpoint_seconds, deliveries, redeliveries, full
         What is done so that they may be: see there.
     """
 
@@ -135,9 +146,13 @@ class OperatorMetrics:
     remembered_matches: int = 0
     rate_limit: float = 0.0
     alpha: float = 1.0
+    slack: int = 0
     tentative: int = 0
     confirmed: int = 0
     retracted: int = 0
+    share_retracted: float = 0.0
+    tentative_latency: float = 0.0
+    confirmed_latency: float = 0.0
     rollbacks: int = 0
     replayed: int = 0
     retained: int = 0
@@ -152,6 +167,12 @@ class OperatorMetrics:
     checkpoint_seconds: float = 0.0
     deliveries: int = 0
     redeliveries: int = 0
+    full: int = 0
+
+    def take(self, changes: ChangeCounters) -> None:
+        """Take what became of matches that may be taken back."""
+        for name in _CHANGES:
+            setattr(self, name, getattr(changes, name))
 
     @property
     def duplication(self) -> float:

@@ -650,14 +650,9 @@ class Run(WatchedRun):
             total.savepoint_age_s = recovery.savepoint_age_s
             total.replays, total.recover_s = recovery.replays, recovery.recover_s
         else:
-            changes = operator.changes
-            total.tentative, total.confirmed = changes.tentative, changes.confirmed
-            total.retracted = changes.retracted
-            total.rollbacks, total.replayed = changes.rollbacks, changes.replayed
-            total.checkpoints = changes.checkpoints
-            total.checkpoint_bytes = changes.checkpoint_bytes
-            total.deliveries, total.redeliveries = changes.deliveries, changes.redeliveries
-            total.alpha, total.checkpoint_seconds = operator.front.alpha, operator.front.work[1]
+            total.take(operator.changes)
+            total.alpha, total.slack = operator.front.alpha, front.order.slack
+            total.checkpoint_seconds = operator.front.work[1]
         self.metrics.sample(seconds)
 
 

@@ -82,6 +82,9 @@ STAGE_TOTALS: Final = {
         "deliveries", "Pieces that went to instances, where late events correct what came out."
     ),
     "redeliveries": _stage_counter("redeliveries", "How many of these in steps that went back."),
+    "full": _stage_counter(
+        "full", "How often events had to wait longer than alpha says as memory was used up."
+    ),
 }
 
 #: For the counters of a stage that say what is held after a step.

@@ -296,6 +296,9 @@ def test_what_a_group_takes_back_is_counted() -> None:
     assert (counted.retracted, counted.confirmed, counted.alpha) == (gone, sure, 0)
     assert gone > 0
     assert min(counted.rollbacks, counted.redeliveries, counted.checkpoint_bytes) > 0
+    assert counted.share_retracted == gone / counted.tentative
+    assert (counted.slack, counted.full) == (60, 0)
+    assert 0 <= counted.tentative_latency < counted.confirmed_latency
     stream = op.open(op.group(*queries))
     stream.push(pa.Table.from_batches(Delayed("a").batches()))
     stream.finish()
