@@ -6,6 +6,7 @@ not: see `speculation_runs`. What processes and real ticks say comes last.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,8 +30,14 @@ from outpace.studies.report import Experiment, Figure, Row, Study
 from outpace.studies.speculation_black_box import BlackBoxHost
 from outpace.studies.speculation_figures import counted
 from outpace.studies.speculation_processes import processes
-from outpace.studies.speculation_runs import MeasuredCosts, RunSetting, SpeculationRun, VirtualHost
-from outpace.studies.speculation_stream import APART, DelayRamp, stream_of
+from outpace.studies.speculation_runs import (
+    TURN_S,
+    MeasuredCosts,
+    RunSetting,
+    SpeculationRun,
+    VirtualHost,
+)
+from outpace.studies.speculation_stream import APART, SOURCES, DelayRamp, stream_of
 from outpace.studies.speculation_ticks import ticks
 
 #: K where no event is late, in microseconds: what it is after the delays of figure 7-1.
@@ -95,15 +102,19 @@ class SpeculationScale:
     repeats: int
     ticks: int
 
-    def stream(self, instances: int, *, late: bool) -> pa.Table:
-        """Return events, in order or with the delays of figure 7-1; more for more instances.
+    def events_of(self, instances: int) -> int:
+        """Return how many events a run has; more for more instances."""
+        return round(self.events * math.sqrt(instances))
 
-        Those from a tenth to a third of them are late.
-        """
-        events = round(self.events * instances**0.5)
-        begin, end = events * APART // 10, events * APART // 3
-        ramp = DelayRamp(begin, end, every=-(-(end - begin) // 18))
-        return stream_of(events, ramp if late else None)
+    def ramp(self, instances: int) -> DelayRamp:
+        """Return the delays of figure 7-1 for the events from a tenth to a third of a run."""
+        span = self.events_of(instances) * APART
+        begin, end = span // 10, span // 3
+        return DelayRamp(begin, end, every=-(-(end - begin) // 18))
+
+    def stream(self, instances: int, *, late: bool) -> pa.Table:
+        """Return events, in order or with the delays of figure 7-1."""
+        return stream_of(self.events_of(instances), self.ramp(instances) if late else None)
 
 
 QUICK: Final = SpeculationScale(
@@ -272,6 +283,11 @@ def factors(scale: SpeculationScale, count: int) -> Iterator[Row]:
     yield Row(figure, "any speculation to 0 %: steady, at most", most, "ratio", "below 1")
     anomaly = peak(runs["20 %"]) / peak(runs["100 %"])
     yield Row(figure, "20 % to 100 %: peak", anomaly, "ratio", "below 1" if count < 4 else "above")
+    backs = runs["20 %"].corrections / max(1, runs["100 %"].corrections)
+    yield Row(figure, "20 % to 100 %: went back", backs, "ratio")
+    down = steady(runs["20 %"]) / peak(runs["20 %"])
+    said = "1: it rises all the time" if count == 16 else None
+    yield Row(figure, "20 %: steady to its peak", down, "ratio", said)
 
 
 def intervals(scale: SpeculationScale, count: int) -> Iterator[Row]:
@@ -293,10 +309,31 @@ def intervals(scale: SpeculationScale, count: int) -> Iterator[Row]:
         yield from _over_time(figure, words, run)
         yield Row(figure, f"{words}: checkpoints", run.marks, "checkpoints")
         yield Row(figure, f"{words}: went on once more", run.again, "events")
-    best = min(peaks[words] for words, model in models.items() if isinstance(model, Every))
+    fixed = [words for words, model in models.items() if isinstance(model, Every)]
+    which = min(fixed, key=peaks.__getitem__)
+    best = peaks[which]
     yield Row(figure, "default to the best interval: peak", peaks[DEFAULT] / best, "ratio")
     waits = peak(_run(scale, MPKSlack(), count, late, costs))
     yield Row(figure, "K-slack, which waits for K: peak", waits, "ms")
+    early = Speculative(alpha=0.0, checkpoints=models[which])
+    usual = steady(_run(scale, early, count, scale.stream(count, late=False), costs))
+    yield Row(figure, "best interval, no late events: steady", usual, "ms")
+    least = least_peak(scale, count)
+    yield Row(figure, "free checkpoints: peak, at least", least, "ms")
+    reached = max(usual, least) / best
+    yield Row(figure, "the greater of both to the best interval: peak", reached, "ratio")
+
+
+def least_peak(scale: SpeculationScale, count: int) -> float:
+    """Return what the peak is at least, in milliseconds, if checkpoints were everywhere and free.
+
+    An event waits for half of a turn until the host takes it, and for half of the events that come
+    with it. Before, all is matched again that lies behind the first late event of the turn: K,
+    without the few events between two late ones. To wait for K in its place takes longer, as
+    events come at half the rate that instances can do, and two in three of them wait.
+    """
+    able, matched = able_rate(scale, count), scale.ramp(count).greatest / APART - len(SOURCES)
+    return 1000 * (TURN_S / 2 + _OFFERED * TURN_S / 2 + matched / able)
 
 
 def _over_time(figure: str, words: str, run: SpeculationRun) -> Iterator[Row]:
@@ -336,6 +373,11 @@ def _run(
     costs: MeasuredCosts | None = None,
 ) -> SpeculationRun:
     """Run with events at a part of the rate that instances can do."""
-    able = RunSetting(disorder, scale.size, scale.slide, count, 1.0).able
-    setting = RunSetting(disorder, scale.size, scale.slide, count, _OFFERED * able)
+    rate = _OFFERED * able_rate(scale, count)
+    setting = RunSetting(disorder, scale.size, scale.slide, count, rate)
     return VirtualHost(setting, stream, costs=costs).drive()
+
+
+def able_rate(scale: SpeculationScale, count: int) -> float:
+    """Return the events in a second that instances can do at most."""
+    return RunSetting(MPKSlack(), scale.size, scale.slide, count, 1.0).able

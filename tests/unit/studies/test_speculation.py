@@ -17,6 +17,7 @@ from outpace.studies.speculation import (
     QUICK,
     WHOLE,
     SpeculationScale,
+    least_peak,
     speculation_study,
 )
 from outpace.studies.speculation_black_box import BlackBoxHost
@@ -58,6 +59,12 @@ def test_an_instance_has_an_event_once_in_each_of_its_windows():
             for window in range(event // SLIDE + 1):
                 expected[window % count] += event < window * SLIDE + SIZE
         assert loads_of(first, stop, SIZE, SLIDE, count).tolist() == expected
+
+
+def test_no_checkpoints_bring_the_peak_below_what_is_matched_again():
+    # Half of 20 ms, half of what they bring, and 48 events of half a millisecond each.
+    assert least_peak(QUICK, 1) == pytest.approx(10 + 5 + 24)
+    assert least_peak(WHOLE, 16) == pytest.approx(10 + 5 + 1.5)
 
 
 class EqualCosts(MeasuredCosts):
