@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -79,3 +80,29 @@ class RunWatch:
             for key, metric in OPERATOR.items():
                 if key in counted:
                     yield Sample(metric.name, labels, float(counted[key]))
+
+
+class WatchedRun(ABC):
+    """What `Run` and `GraphRun` have in common: somebody may watch them."""
+
+    def watch(self, *, port: int | None = None, host: str = "127.0.0.1") -> RunWatch:
+        """Serve what is counted, for `outpace top` and Prometheus, until it is closed.
+
+        Parameters
+        ----------
+        port
+            Where to listen. By default the first free one of ten from 9468 on, which is where
+            `outpace top` looks; 0 is any free one.
+        host
+            The address to listen on; whoever reaches it reads the metrics.
+        """
+        return RunWatch(self._name, self._counted, host, port)
+
+    @property
+    @abstractmethod
+    def _name(self) -> str:
+        """What the run is called."""
+
+    @abstractmethod
+    def _counted(self) -> Counted:
+        """Return what is counted of its operators now, by their names."""

@@ -133,9 +133,9 @@ def test_a_stage_tells_what_its_checkpoints_took(windows: object) -> None:
 def test_a_stage_tells_that_memory_is_used_up() -> None:
     query = op.Query("q").order_by("ts").pattern("A B").define(B="v > A.v").measures(at="B.ts")
     plan = plan_stream(query.disorder(op.Speculative(50, alpha=0, memory=3)), SCHEMA, 2)
-    stage = plan.stages[0].make()
+    stage = plan.division.stages[0].make()
     rows = [{"ts": ts, "seq": ts, "key": "u", "v": 1} for ts in range(10)]
-    run_step(stage, plan.packing.pack(pa.Table.from_pylist(rows, SCHEMA)), 0, 1)
+    run_step(stage, plan.division.packing.pack(pa.Table.from_pylist(rows, SCHEMA)), 0, 1)
     assert stage.counters.full == 1
 
 

@@ -1,9 +1,15 @@
-"""Windows with a drift: each holds LOW, MIDDLE and HIGH, whose matches are joined into one row.
+"""Windows whose borders are unsure: the window that is split holds all events that may be in it.
+
+Windows with a drift hold LOW, MIDDLE and HIGH each, whose matches are joined into one row.
 
 The window that is split reaches from the start of LOW to the end of HIGH, so it closes when all
 three are known. Then each of them is matched as a table of its own. A window of time or count has
 one of each, shifted by half of the drift. A session has one row for each MIDDLE in it: HIGH is the
 whole, and LOW begins where MIDDLE does.
+
+Where the order of events is uncertain, true times say which of them a window holds. It closes when
+no other event can be in it. Then it is matched, and a match is one of events that may be in the
+window together.
 
 Memory: the rows of open windows, and what one step gathers.
 Paper: Rajendran 2019, 3.2.3.1, figure 3.4.
@@ -11,6 +17,7 @@ Paper: Rajendran 2019, 3.2.3.1, figure 3.4.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -37,7 +44,7 @@ from outpace.engine.window_match.result import (
 )
 from outpace.engine.window_match.rows import places
 from outpace.engine.window_match.separate import SeparateWindows
-from outpace.engine.window_match.stretches import Stretches
+from outpace.engine.window_match.stretches import Stretches, part_matches
 from outpace.pattern.bind.drift import SHIFTED
 from outpace.pattern.bind.window_kinds import BoundWindows, BySession, ByTime, Drift
 
@@ -64,15 +71,15 @@ class _Shifted:
     window: Integers
 
 
-class DriftingWindows(SeparateWindows):
-    """Matches the three windows of each window when it closes.
+class UnsureWindows(SeparateWindows):
+    """Matches windows when they close, as no other event can be in them.
 
     Parameters
     ----------
     task, matcher, nothing, rows_at_once
         As of windows that are matched one by one.
     windows
-        The windows, with their drift.
+        The windows, with what is split.
     """
 
     def __init__(
@@ -86,6 +93,28 @@ class DriftingWindows(SeparateWindows):
         super().__init__(task, matcher, nothing, rows_at_once)
         assert windows.drift is not None
         self._drift: Drift = windows.drift
+
+    def _match(self, held: Events, windows: OpenWindows, fresh: Booleans) -> list[WindowMatches]:
+        closed = take_windows(windows.windows, np.flatnonzero(windows.windows.stop != OPEN))
+        return self._match_closed(held, closed) if len(closed) else []
+
+    @abstractmethod
+    def _match_closed(self, held: Events, closed: Windows) -> list[WindowMatches]:
+        """Return the matches of windows that have closed, of which there is one at least."""
+
+
+class DriftingWindows(UnsureWindows):
+    """Matches the three windows of each window when it closes."""
+
+    def __init__(
+        self,
+        task: Task,
+        matcher: Matcher,
+        nothing: Events,
+        rows_at_once: int,
+        windows: BoundWindows,
+    ) -> None:
+        super().__init__(task, matcher, nothing, rows_at_once, windows)
         bound = task.bound
         keys = [bound.output.field(name) for name in bound.partition_by]
         values = [pa.field(one.name, one.expression.type) for one in bound.measures]
@@ -95,10 +124,7 @@ class DriftingWindows(SeparateWindows):
             task, bound=replace(bound, query=query, output=pa.schema([*keys, *values]))
         )
 
-    def _match(self, held: Events, windows: OpenWindows, fresh: Booleans) -> list[WindowMatches]:
-        closed = take_windows(windows.windows, np.flatnonzero(windows.windows.stop != OPEN))
-        if not len(closed):
-            return []
+    def _match_closed(self, held: Events, closed: Windows) -> list[WindowMatches]:
         low = places(held, closed.partition, closed.first)
         high = places(held, closed.partition, closed.stop)
         if isinstance(self._drift.kind, BySession):
@@ -209,6 +235,28 @@ class DriftingWindows(SeparateWindows):
             return ids.in_windows(query, start_time, number)
 
         return make
+
+
+class UncertainWindows(UnsureWindows):
+    """Matches windows of true time when they close."""
+
+    def _match_closed(self, held: Events, closed: Windows) -> list[WindowMatches]:
+        kind = self._drift.kind
+        assert isinstance(kind, ByTime)
+        start = kind.offset + closed.number * kind.slide
+        closed = replace(closed, start_time=start, end_time=start + kind.size)
+        stretches = Stretches(
+            places(held, closed.partition, closed.first),
+            places(held, closed.partition, closed.stop),
+            closed.first,
+            closed.closed_at,
+            np.stack([closed.start_time, closed.end_time], axis=1),
+        )
+        resume = Resume.fresh(len(closed))
+        return [
+            part_matches(self._task, part, closed)
+            for part in self._matcher.match(held, stretches, resume, ended=True)
+        ]
 
 
 def _sessions(held: Events, low: Integers, high: Integers, gap: int, drift: int) -> _Shifted:

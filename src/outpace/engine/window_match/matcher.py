@@ -43,7 +43,7 @@ from outpace.engine.state import (
 from outpace.engine.window_match.by_key import Strategy, WindowsByKey
 from outpace.engine.window_match.count import count_in_windows
 from outpace.engine.window_match.covered_windows import CoveredWindows
-from outpace.engine.window_match.drifting import DriftingWindows
+from outpace.engine.window_match.drifting import DriftingWindows, UncertainWindows
 from outpace.engine.window_match.open_windows import OpenWindows, require_same
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import places
@@ -51,7 +51,6 @@ from outpace.engine.window_match.separate import SeparateWindows
 from outpace.engine.window_match.shared_windows import GivesUpError, SharedWindows
 from outpace.engine.window_match.sharing import is_ready, sharing
 from outpace.engine.window_match.stretches import ROWS_AT_ONCE
-from outpace.engine.window_match.uncertain_windows import UncertainWindows
 from outpace.errors import UnsupportedError
 from outpace.pattern.bind.window_kinds import BoundWindows, bind_windows
 from outpace.pattern.query import RowsPerMatch

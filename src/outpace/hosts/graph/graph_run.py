@@ -30,7 +30,7 @@ from outpace.hosts.graph.operator_process import OperatorSetup, Reader, run_oper
 from outpace.hosts.graph.outlet import MESSAGE_EVENTS, Outlet, OutputQueue
 from outpace.hosts.graph.sink import SinkSetup, make_log, run_sink
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
-from outpace.hosts.watched_run import WatchedRun
+from outpace.hosts.run_watch import WatchedRun
 from outpace.ingest.source import Heartbeat
 
 #: The longest wait for anything.

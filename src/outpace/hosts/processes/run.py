@@ -54,7 +54,7 @@ from outpace.hosts.processes.processes import load_aside
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
 from outpace.hosts.processes.recovered_operator import RecoveredOperator
 from outpace.hosts.processes.worker import WorkResult
-from outpace.hosts.watched_run import WatchedRun
+from outpace.hosts.run_watch import WatchedRun
 from outpace.ingest.clock import ClockSync
 from outpace.ingest.pace import Paced
 from outpace.ingest.retained_log import RetainedLog

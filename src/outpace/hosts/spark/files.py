@@ -3,7 +3,7 @@
 Spark divides ids among its tasks and nothing else; a task reads the row groups of its ids. Keyed
 queries are packed and shuffled as blocks, unkeyed ones are cut into cores that need no merging, and
 where the order of the rows is not known Spark sorts them. The memory of a task is that of
-`files.match` and `files.windows`; where blocks travel, a packing task holds one unit of row groups
+`files.match`; where blocks travel, a packing task holds one unit of row groups
 (`files.blocks.UNIT_ROWS`) twice, a matching task one bucket (`BUCKET_ROWS`) or one range, in blocks
 and in order, and its matches. A key that cannot be cut is held whole by one task.
 """

@@ -10,7 +10,7 @@ bucket. Where that is too much, `op.match` packs and shuffles instead. Rows of a
 to be in order by the statistics of their row groups. Windows that only a pass over all rows can
 tell are one task.
 
-A task holds the rows of one bucket, or what `files.match` and `files.windows` say.
+A task holds the rows of one bucket, or what `files.match` says.
 """
 
 from __future__ import annotations
