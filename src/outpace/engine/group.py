@@ -63,7 +63,7 @@ class GroupOperator(SavedPart):
     """
 
     CHANGED = ("_orders", "_alone", "failed")
-    SAME: ClassVar = {"queries": ("_names", "other queries")}
+    SAME: ClassVar = {"queries": ("_names", "other queries, or to these in another order")}
 
     def __init__(self, spec: GroupSpec, place: int = 0) -> None:
         self._spec, self._place = spec, place

@@ -143,8 +143,10 @@ def test_bad_groups_are_refused() -> None:
     group.push(rows((1, 1)))
     with pytest.raises(op.DataError, match="other columns than those before"):
         group.push({"ts": [2]})
-    with pytest.raises(op.StateError, match="to other queries"):
-        op.resume(op.group(single("b")), group.state())
+    for others in ([single("b")], [single("a"), single("b")]):
+        with pytest.raises(op.StateError, match="to other queries") as refused:
+            op.resume(op.group(*others), group.state())
+        assert "in another order" in str(refused.value)
     with pytest.raises(op.StateError, match="'a' were brought into order in another way"):
         op.resume(op.group(single("a", 3)), group.state())
     with pytest.raises(op.StateError, match="not to a group"):
