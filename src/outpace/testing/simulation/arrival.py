@@ -313,7 +313,10 @@ def draw_other(random: Random, query: Query, first: DrawnArrival) -> DrawnArriva
     disorder = first.query.order_of_arrival
     asked = replace(query, order_of_arrival=disorder)
     if first.sources is not None and asked.speculates:
-        asked = replace(asked, duplicates=False)  # All go on early, or none.
+        # All go on early, or none; and where the order is uncertain, windows need duplicates.
+        windows = asked.windows if asked.uncertainty is None else None
+        numbered = asked.numbered and windows is not None
+        asked = replace(asked, duplicates=False, windows=windows, numbered=numbered)
     if disorder is None or first.sources is not None or first.timers is not None:
         return replace(first, query=asked)
     if random.random() < 0.3 and not (asked.speculates and query.duplicates):
