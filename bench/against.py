@@ -12,8 +12,9 @@ greatest, which tell how noisy the machine was. What is below `--least` after al
 as often again before it counts. The exit code is 1 where a ratio is below `--least`, or where saved
 state has grown.
 
-Only public names of the library are used, since all else may differ between the commits. Where one
-core does all, processor time is measured and not the time on the wall.
+Only public names of the library are used, since all else may differ between the commits; what the
+older one has no names for is left out. Where one core does all, processor time is measured and not
+the time on the wall.
 """
 
 from __future__ import annotations
@@ -321,6 +322,65 @@ def run(names: list[str]) -> Iterator[Measured]:
         yield Measured(name, size / (time.perf_counter() - started), "events/s")
 
 
+def graph(names: list[str]) -> Iterator[Measured]:
+    """`op.graph`: operators in processes of their own, from the first match to the last."""
+    import numpy as np
+    import pyarrow as pa
+
+    import outpace as op
+
+    if not hasattr(op, "graph"):
+        return
+
+    @dataclass(frozen=True)
+    class Letters(op.sources.Source):
+        """Letters that are drawn before."""
+
+        rows: pa.Table = field(default_factory=lambda: pa.table({}))
+
+        def batches(self, rows: int = 8192) -> Iterator[pa.RecordBatch]:
+            yield from self.rows.to_batches(max_chunksize=rows)
+
+    over = op.windows.count(30, slide=11)
+
+    def pairs(first: str, second: str) -> Any:
+        query = op.Query(first + second).order_by("ts").pattern("A -> B")
+        query = query.define(A=f"k = '{first}'", B=f"k = '{second}'")
+        return query.measures(at="B.ts", v="B.v").over(over, duplicates=True)
+
+    rise = op.Query("rise").order_by("at").pattern("A -> B").define(A="v < 50", B="v >= 50")
+    rise = rise.measures(at="B.at", v="A.v").over(over, duplicates=True)
+    change = op.Query("change").order_by("at").pattern("A B").define(B="B.v <> A.v")
+    graphs = {
+        "chain": {
+            "pairs": pairs("a", "b"),
+            "rise": rise.of("pairs"),
+            "change": change.measures(at="B.at").of("rise"),
+        },
+        "diamond": {
+            "left": pairs("a", "b").of("letters"),
+            "right": pairs("c", "d").of("letters"),
+            "both": rise.of("left", "right"),
+        },
+    }
+    size = 1_000_000
+    rng = np.random.default_rng(1)
+    letters = pa.table(
+        {
+            "ts": np.cumsum(rng.integers(0, 3, size)),
+            "k": pa.array(rng.choice(list("abcdefgh"), size)),
+            "v": rng.integers(0, 100, size),
+        }
+    )
+    for name in names:
+        began = None
+        with op.graph(Letters("letters", rows=letters), graphs[name]).run() as matches:
+            for _ in matches:
+                began = began or time.perf_counter()
+        assert began is not None, "matches come"
+        yield Measured(name, size / (time.perf_counter() - began), "events/s")
+
+
 def spark(names: list[str]) -> Iterator[Measured]:
     """Whole jobs on Spark, from Parquet files and from a DataFrame."""
     yield from on_spark("spark", names, "4000000", "2")
@@ -450,6 +510,7 @@ GROUPS = {
         push, tuple(f"{kind}-{size}" for kind in (*PUSHED, "sources") for size in PUSHES)
     ),
     "run": Group(run, ("1-source", "16-sources"), pinned=False),
+    "graph": Group(graph, ("chain", "diamond"), pinned=False),
     "state": Group(state, STATED, exact=True),
     "start": Group(start, tuple(STARTS)),
     "spark": Group(
@@ -617,12 +678,16 @@ class Compared:
 def compare(old: Tree, new: Tree, names: list[str], turns: int, least: float) -> list[Compared]:
     """Measure all names of a group in turns, and once again as often where one is too slow."""
     group = GROUPS[names[0].split("/")[0]]
-    compared = {name: Compared(name) for name in names}
     trees = {"old": old, "new": new}
     if group.warmed:
         for tree in trees.values():
             say(f"{names[0].split('/')[0]}: {tree.label}, to warm up")
-            tree.measure(names)
+            there = tree.measure(names)
+            names = [name for name in names if name in there]
+            if not names:
+                say(f"{tree.label} has nothing of the kind")
+                return []
+    compared = {name: Compared(name) for name in names}
     rounds = 1 if group.exact else turns
     for turn in range(2 * rounds):
         if turn == rounds:
