@@ -127,9 +127,9 @@ QUICK: Final = SpeculationScale(
     interval_instances=(1,),
     single=30,
     processes=(1,),
-    process_events=40_000,
-    process_batch=4000,
-    repeats=1,
+    process_events=200_000,
+    process_batch=8000,
+    repeats=3,
     ticks=200,
 )
 WHOLE: Final = SpeculationScale(
