@@ -100,14 +100,17 @@ class SlackOracle:
         return math.ceil(factor * (float(sum(recent)) / len(recent)))
 
     def _measure(self) -> None:
-        """Let the controller see each window once its late events have mostly come, in turn."""
+        """Let the controller see each window once its late events have mostly come, in turn.
+
+        The first is that of the first event.
+        """
         assert self.greatest is not None
         watermark = -math.inf if self.watermark is None else self.watermark
-        numbers = {time // self.length for time, _, _ in self._events}
-        for number in range(min(numbers), max(numbers) + 1):
+        windows = range(self._events[0][0] // self.length, self.greatest // self.length + 1)
+        for number in windows:
             if watermark >= (number + 1) * self.length:
                 self._results.setdefault(number, self.greatest)
-        for number in range(min(numbers), max(numbers) + 1):
+        for number in windows:
             if number in self._measured:
                 continue
             if number not in self._results:

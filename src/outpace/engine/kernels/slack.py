@@ -67,6 +67,11 @@ WINDOWS: Final = 1024
 #: Aggregates by their models of errors.
 COUNT_OF, SUM_OF, AVERAGE_OF, EXTREME_OF = range(4)
 
+#: Values have a size within these bounds, or are 0, so that no square is infinite or lost.
+SMALLEST, LARGEST = 1e-100, 1e100
+#: Where the square of a sum is such a part of the sum of squares, rounding alone makes it not 0.
+_CANCELLED: Final = 1e-30
+
 _STEPS: Final = 64
 BINS: Final = 59 * _STEPS
 #: So many delays are counted before all of them count half.
@@ -96,7 +101,8 @@ def follow_times(
     Parameters
     ----------
     times, values
-        The times in the order of arrival, and what an aggregate reads; nothing where none does.
+        The times in the order of arrival, and what an aggregate reads, within the bounds of values;
+        nothing where none does.
     fates, met
         Are filled: the latter with the watermark that each event met.
     at_once
@@ -228,7 +234,8 @@ def _distance(
     average = (fractions[SUM_NOW] + fractions[SUM_BEFORE]) / count
     drawn = ((cell % 1_000_003) * 7_919 % 1_000_003) / 1_000_003
     factor = settings[LOW] + (settings[HIGH] - settings[LOW]) * drawn
-    return int(min(math.ceil(factor * average), 2.0**62))
+    slack: int = math.ceil(min(factor * average, 2.0**62))
+    return slack
 
 
 @compiled_within
@@ -310,7 +317,7 @@ def _needed_coverage(window: Any, aggregate: int, settings: Any) -> float:
         return float(1.0 / (1.0 + events * ratio * ratio / spread))
     if aggregate == COUNT_OF:
         total = squares = events
-    if total == 0.0:
+    if total * total <= _CANCELLED * squares:
         return 1.0
     wide = normal * normal * squares / (total * total)
     twice = 2.0 * bound + wide

@@ -294,14 +294,20 @@ def finite_numbers(values: object, count: int) -> Floats:
 def weights_of(column: pa.Array | pa.ChunkedArray) -> Floats:
     """Return what an aggregate reads of events; NULL, NaN and what is infinite count as nothing.
 
+    A number whose square would be infinite counts as the largest that has one, and nearly 0 is 0.
+
     Examples
     --------
     >>> weights_of(pa.array([2, None, -1])).tolist()
     [2.0, 0.0, -1.0]
+    >>> weights_of(pa.array([-1e200, 1e-200])).tolist()
+    [-1e+100, 0.0]
     """
     numbers = pc.cast(one_array(column), pa.float64(), safe=False)
     weights: Floats = numbers.to_numpy(zero_copy_only=False)
-    return np.nan_to_num(weights, posinf=0.0, neginf=0.0)
+    weights = np.nan_to_num(weights, posinf=0.0, neginf=0.0)
+    weights[np.abs(weights) < kernel.SMALLEST] = 0.0
+    return np.clip(weights, -kernel.LARGEST, kernel.LARGEST, out=weights)
 
 
 def order_of(times: Integers, weights: Floats) -> Integers:

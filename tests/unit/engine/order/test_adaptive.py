@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,11 +13,14 @@ from support.properties import examples
 from support.slack_oracle import SlackOracle
 
 import outpace as op
+from outpace.compiler.kernel import head_start
 from outpace.engine.arrays import NO_TIME, Floats, Integers
+from outpace.engine.kernels import slack as kernel
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.clock import Clock
 from outpace.engine.order.contract import Order
+from outpace.engine.order.rules import window_coverage
 from outpace.engine.rows.permutation import as_table
 from outpace.engine.state import State
 from outpace.errors import BindError, DataError, StateError
@@ -464,6 +469,47 @@ def test_figure_2_7():
     assert found[7] == (40, 120, 4)
     assert found[10] == (35, 235, 3)
     assert found[13] == (33, 337, 3)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "normal"),
+    [("count", 1.6449), ("sum", 1.6449), ("avg", 1.96), ("min", 0.95), ("max", 0.95)],
+)
+def test_how_sure_an_aggregate_is(aggregate, normal):
+    """A table of the normal distribution has them: 95 % below 1.6449, and within 1.96 of 0.
+
+    An extreme is right if its event is in time, whose probability is the confidence.
+    """
+    query = QUERY.disorder(op.AQKSlack(confidence=0.95, aggregate=aggregate))
+    rule = window_coverage(bind_disorder(query, SCHEMA))
+    assert rule.normal == pytest.approx(normal, abs=1e-4)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("aggregate", ["sum", "avg"])
+@pytest.mark.parametrize("huge", [1e200, -np.finfo(float).max])
+def test_one_huge_value_does_not_end_the_control(monkeypatch, compiled, aggregate, huge):
+    """K stays near what it is without the value, whose square is infinite, and so does α."""
+    random, count = np.random.default_rng(7), 5000
+    times = np.arange(count)
+    delays = np.where(random.random(count) < 0.2, random.exponential(30, count), 0)
+    arrivals = times + delays.astype(np.int64)
+    arrived = np.argsort(arrivals, kind="stable")
+    schema = SCHEMA.set(3, pa.field("v", pa.float64()))
+    disorder = op.AQKSlack(aggregate=aggregate, column="v", window=200, arrival="at")
+    query, found = QUERY.disorder(disorder), []
+    monkeypatch.setattr(head_start, "left", -1)
+    if not compiled:
+        monkeypatch.setattr(kernel, "follow_times", inspect.unwrap(kernel.follow_times))
+    for value in (1.0, huge):
+        values = 1.0 + times % 7
+        values[1000] = value
+        rows = pa.table([times, arrivals, times, values], schema=schema).take(arrived)
+        order = make_order(bind(query, schema), bind_disorder(query, schema), schema)
+        order.push(EventsArrived(rows))
+        found.append(order.slack)
+    assert found[0] > 50
+    assert found[1] == pytest.approx(found[0], rel=0.1)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bounded"])
