@@ -418,6 +418,10 @@ class Sequence(Disorder):
         How many mean deviations are added to the averages.
     at_least
         How long a gap is waited for at least.
+    first
+        The number with which each source begins, where that is known: an event that overtakes the
+        first one waits for it, as at any other gap. Without it a source begins with the number that
+        arrives first, and what it sent before that one is late.
 
     Examples
     --------
@@ -436,6 +440,9 @@ class Sequence(Disorder):
     deviations: float = field(default=4.0, kw_only=True, metadata=setting(Number(least=0)))
     at_least: Duration | str | None = field(
         default=None, kw_only=True, metadata=setting(ClockSpan())
+    )
+    first: int | None = field(
+        default=None, kw_only=True, metadata=setting(Number(least=0, most=1 << 62, whole=True))
     )
 
 

@@ -33,11 +33,18 @@ class SequenceOracle:
     """Takes the events of a source as they arrive: held ones are (arrival, due, row) by number."""
 
     def __init__(
-        self, *, alpha: float, beta: float, deviations: float, shortest: int, longest: int
+        self,
+        *,
+        alpha: float,
+        beta: float,
+        deviations: float,
+        shortest: int,
+        longest: int,
+        first: int | None = None,
     ) -> None:
         self.deviations, self.shortest, self.longest = deviations, shortest, longest
         self.between, self.holding = Mean(alpha), Mean(beta)
-        self.expected: int | None = None
+        self.expected = first
         self.arrived: int | None = None
         self.passed: int | None = None
         self.held: dict[int, tuple[int, int, int]] = {}

@@ -26,6 +26,9 @@ Numbers of a type with less than 64 bits begin anew where it ends (RFC 1982): of
 event may mean, the one nearest to the number to come counts. So one that lies back by more than
 half of the range goes on, and one that is ahead by more is late.
 
+The number to come is at first the one with which sources are said to begin, or else that of the
+event that arrives first: then nobody knows what was sent before it, and that is late.
+
 The state of the source lies in two arrays, whole numbers and fractions, at the places named here.
 Times are by the clock of the host, in microseconds.
 """

@@ -76,6 +76,8 @@ class SequenceOrder(Order):
         self._inner = Reorderer(bound, within, schema, fixed(0), in_order=True)
         self._whole = np.full(kernel.WHOLE, kernel.NOTHING, np.int64)
         self._whole[kernel.DUE] = kernel.NEVER
+        if disorder["first"] is not None:
+            self._whole[kernel.EXPECTED] = disorder["first"]
         self._fractions = np.full(kernel.FRACTIONS, math.nan)
         #: Events that are held, by number; when they arrived, and when their time is up.
         self._held = schema.empty_table()

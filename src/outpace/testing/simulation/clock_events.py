@@ -119,6 +119,7 @@ def _draw_kind(random: Random, unit: int, names: tuple[str, ...], *, by_column: 
         beta=random.choice([0.0, 0.6, 1.0]),
         deviations=random.choice([0.0, 2.0]),
         at_least=random.choice([None, least]),
+        first=random.choice([None, 0, 0, 1]),
         **settings,
     )
 

@@ -281,6 +281,7 @@ class _SourceModel:
                 deviations=disorder.deviations,
                 shortest=_microseconds(disorder.at_least),
                 longest=_microseconds(disorder.timeout),
+                first=disorder.first,
             )
         self.order = OrderModel(query, slack if isinstance(slack, int) else _microseconds(slack))
         self._rows: list[Row] = []

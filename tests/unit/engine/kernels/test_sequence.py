@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from outpace.engine.kernels import sequence
 from outpace.testing.sequence import Mean, SequenceOracle
 
-SETTINGS = {"alpha": 0.6, "beta": 0.6, "deviations": 2.0, "shortest": 0, "longest": 50}
+SETTINGS = {"alpha": 0.6, "beta": 0.8, "deviations": 2.0, "shortest": 0, "longest": 50}
 #: Of a kernel alone: numbers have no end.
 ENDLESS = 0
 
@@ -23,11 +23,14 @@ Sent = tuple[int, int]
 class Kernel:
     """The kernel, with what it holds between two calls."""
 
-    def __init__(self, settings: dict[str, float], numbers: int = ENDLESS) -> None:
+    def __init__(
+        self, settings: dict[str, float], numbers: int = ENDLESS, first: int | None = None
+    ) -> None:
         self.settings = np.array([float(value) for value in (*settings.values(), numbers)])
         self.numbers = numbers
         self.whole = np.full(sequence.WHOLE, sequence.NOTHING)
         self.whole[sequence.DUE] = sequence.NEVER
+        self.whole[sequence.EXPECTED] = sequence.NOTHING if first is None else first
         self.fractions = np.full(sequence.FRACTIONS, math.nan)
         #: Number, arrival, due and row of the events that are held.
         self.held = np.zeros((4, 0), np.int64)
@@ -98,13 +101,14 @@ def test_numbers_that_begin_anew_go_on(sent: list[Sent], first: int, cut: int) -
     st.sampled_from([0, 5]),
     st.sampled_from([5, 50]),
     st.sampled_from([0.0, 2.0]),
+    st.sampled_from([None, 0, 3]),
 )
 def test_as_defined(
-    sent: list[Sent], cut: int, shortest: int, longest: int, deviations: float
+    sent: list[Sent], cut: int, shortest: int, longest: int, deviations: float, first: int | None
 ) -> None:
     settings = SETTINGS | {"shortest": shortest, "longest": longest, "deviations": deviations}
     events = arrived(sent)
-    oracle, kernel = SequenceOracle(**settings), Kernel(settings)
+    oracle, kernel = SequenceOracle(**settings, first=first), Kernel(settings, first=first)
     for number, clock, row in events.tolist():
         oracle.arrive(row, number, clock)
         oracle.pass_time(clock)
@@ -122,9 +126,9 @@ def test_as_defined(
 @given(st.permutations(range(12)), st.lists(st.integers(0, 3), min_size=12, max_size=12))
 def test_exact_while_gaps_close_in_time(numbers: list[int], waits: list[int]) -> None:
     """An event is let in behind all that were sent before it, if the longest wait allows it."""
-    kernel = Kernel(SETTINGS | {"shortest": 1000, "longest": 1000})
-    kernel.arrive(arrived([(-1, 0), *zip(numbers, waits, strict=True)]), 36)
-    assert [-1, *(numbers[row - 1] for row in kernel.order[1:])] == list(range(-1, 12))
+    kernel = Kernel(SETTINGS | {"shortest": 1000, "longest": 1000}, first=0)
+    kernel.arrive(arrived([*zip(numbers, waits, strict=True)]), 36)
+    assert [numbers[row] for row in kernel.order] == list(range(12))
 
 
 def test_example_of_the_paper() -> None:
@@ -147,7 +151,7 @@ def test_equations_by_hand() -> None:
     3: deviation 0.6 * 2.6 + 0.4 * |13 - 10.8| = 2.44, average 0.6 * 10.8 + 0.4 * 13 = 11.68; the
     gap took 5, so times held have the average 5 and the deviation 2.5. Number 8 at 50 is held, at
     most 11.68 + 2 * 2.44 = 16.56. Number 7 at 52: the gap took 2, so times held have the deviation
-    0.6 * 2.5 + 0.4 * |2 - 5| = 2.7 and the average 0.6 * 5 + 0.4 * 2 = 3.8. Number 10 at 60 is
+    0.8 * 2.5 + 0.2 * |2 - 5| = 2.6 and the average 0.8 * 5 + 0.2 * 2 = 4.4. Number 10 at 60 is
     held, 11 at 61 too; the time of 10 is up before 9 comes.
     """
     kernel = Kernel(SETTINGS)
@@ -168,12 +172,12 @@ def test_equations_by_hand() -> None:
     take(8, 50)
     assert known[sequence.DUE] == 50 + math.floor(16.56)
     take(7, 52)
-    assert means[times_held].tolist() == pytest.approx([3.8, 2.7])
+    assert means[times_held].tolist() == pytest.approx([4.4, 2.6])
     take(10, 60)
     take(11, 61)
     due = int(known[sequence.DUE])
     assert due == 60 + math.floor(
-        max(means[sequence.BETWEEN] + 2 * means[sequence.BETWEEN_OFF], 3.8 + 5.4)
+        max(means[sequence.BETWEEN] + 2 * means[sequence.BETWEEN_OFF], 4.4 + 5.2)
     )
     kernel.arrive(np.zeros((0, 3), np.int64), due)
     assert known[sequence.EXPECTED] == 12
@@ -181,7 +185,7 @@ def test_equations_by_hand() -> None:
     assert kernel.late == [9]
     # The late event counts as if it had been waited for since 10 came.
     waited = due + 1 - 60
-    assert means[sequence.HOLDING] == pytest.approx(0.6 * 3.8 + 0.4 * waited)
+    assert means[sequence.HOLDING] == pytest.approx(0.8 * 4.4 + 0.2 * waited)
 
 
 def test_a_very_late_event_counts_as_the_longest_wait() -> None:

@@ -7,7 +7,7 @@ import inspect
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from support.properties import examples
 from support.slack_oracle import SlackOracle
@@ -156,12 +156,36 @@ def test_late_events_are_those_of_the_definition(events):
 @examples(40)
 @given(streams())
 def test_sequence_is_exact_while_gaps_close_in_time(events):
-    assume(events and events[0][2] == 0)
-    run = Run(op.Sequence("1 s", at_least="1 s", arrival="at"))
+    run = Run(op.Sequence("1 s", at_least="1 s", first=0, arrival="at"))
     run.push(events)
     run.finish()
     assert not run.late
     assert run.found == list(range(len(events)))
+
+
+@pytest.mark.parametrize(
+    ("first", "found", "late"), [(None, [1, 2, 3], [0]), (0, [0, 1, 2, 3], []), (2, [2, 3], [1, 0])]
+)
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint8()])
+def test_a_source_begins_with_the_number_that_is_said_or_with_the_one_that_arrives_first(
+    first, found, late, kind
+):
+    schema = SCHEMA.set(2, pa.field("seq", kind))
+    query = QUERY.disorder(op.Sequence("1 s", at_least="1 s", first=first, arrival="at"))
+    order = make_order(bind(query, schema), bind_disorder(query, schema), schema)
+    rows = table([(number, at, number, 0) for at, number in enumerate([1, 0, 2, 3])]).cast(schema)
+    given, last = order.push(EventsArrived(rows)), order.finish()
+    assert given.rows["seq"].to_pylist() + last.rows["seq"].to_pylist() == found
+    assert ([] if given.late is None else given.late["seq"].to_pylist()) == late
+
+
+def test_the_first_number_is_waited_for_as_long_as_any():
+    order = order_of(op.Sequence("2 s", first=0))
+    second = 1_000_000
+    rows = table([(1, 0, 1, 0)])
+    assert order.push(EventsArrived(rows, arrival=0)).rows.num_rows == 0
+    assert order.timer == 2 * second
+    assert order.fire(2 * second).rows["seq"].to_pylist() == [1]
 
 
 def test_a_gap_is_passed_by_the_clock_of_the_host():
