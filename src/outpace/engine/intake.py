@@ -31,13 +31,13 @@ from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.order.source_merge import CAPACITY
-from outpace.engine.order.waits import JoinedWaits, Waits
+from outpace.engine.order.waits import ArrivalWaits, JoinedWaits, Waits
 from outpace.engine.rows.permutation import RearrangedRows
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import SavedPart, State
 from outpace.errors import DataError, missing_column, other_type
 from outpace.pattern.bind.disorder import SOURCE, BoundDisorder, bind_disorder
-from outpace.pattern.disorder import Invalid, Punctuation
+from outpace.pattern.disorder import InOrder, Invalid, Punctuation, Speculative
 
 _UNBOUNDED: Final = 1 << 62
 
@@ -70,7 +70,7 @@ class Intake(SavedPart):
         self._spec = spec
         self.order = _make_order(spec) if order is None else order
         self._ids = EventIds(spec.sources if spec.identified else None, place)
-        self.waits = Waits(len(spec.sources or ()))
+        self.waits = _make_waits(spec)
         #: How many events came late, by source, and how many corrected what had come out.
         self._late: Counter[str | None] = Counter()
         self._corrected = 0
@@ -158,7 +158,8 @@ class Intake(SavedPart):
             released = self.order.take(stimulus)
         if not self.in_order:
             last = isinstance(stimulus, SourceEnded) and stimulus.source is None
-            self.waits.note(self.order, released.rows.num_rows, last=last)
+            arrived = stimulus.rows if isinstance(stimulus, EventsArrived) else None
+            self.waits.note(self.order, released, arrived, last=last)
             if self._spec.event_driven:
                 released = replace(released, watermark=self._last_time(released.rows))
         if released.late is not None:
@@ -391,6 +392,16 @@ def _one_by_one(disorder: BoundDisorder | None) -> BoundDisorder | None:
         return disorder
     settings = {**dict(disorder.settings), "arrival": EVENT_ID.name}
     return replace(disorder, settings=tuple(settings.items()))
+
+
+def _make_waits(spec: OperatorSpec) -> Waits:
+    """Return what counts waits: by a column where each event says when it arrived."""
+    disorder = spec.disorder
+    if disorder is None or spec.sources is not None or disorder["arrival"] is None:
+        return Waits(len(spec.sources or ()))
+    # Nothing waits there, or not until its turn is certain.
+    early = isinstance(disorder.value, (InOrder, Speculative))
+    return Waits() if early else ArrivalWaits(disorder)
 
 
 def _make_order(spec: OperatorSpec) -> Order:

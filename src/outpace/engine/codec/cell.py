@@ -92,7 +92,7 @@ class Counters:
         least and the greatest count.
     waited, longest_wait
         How long events waited for their turn in this step, added up, and the longest that one has
-        waited; in units of time, by the clock that decides.
+        waited; see `OrderCounters`.
     buffered, kept, partials, open_windows, keys
         Held after the step: events that wait for their turn, events that undecided matches may
         still need, events that an undecided match may start with, open windows, and keys: those

@@ -30,6 +30,29 @@ REASON: Final = "reason"
 
 
 @dataclass(frozen=True)
+class WatermarkSteps:
+    """How the watermark moved with the events of a piece that say when they arrived.
+
+    Parameters
+    ----------
+    met
+        The watermark that each event met, as they arrived.
+    moments, order
+        When they arrived, as they lie in the piece, and where each is that arrived.
+    final
+        The watermark behind all of them, before what was told with the piece.
+    behind
+        How far the watermark that counts stays behind this one.
+    """
+
+    met: Integers
+    moments: Integers
+    order: Integers
+    final: int
+    behind: int = 0
+
+
+@dataclass(frozen=True)
 class ReleasedEvents:
     """The events that an order lets go with a piece of a stream, and those that it sets aside.
 
@@ -52,6 +75,8 @@ class ReleasedEvents:
     links
         What each of several orders in a chain lets go, of which this is the last; empty where there
         is one.
+    steps
+        How the watermark moved; None where no event of the piece moved it by itself.
     """
 
     rows: pa.Table | RearrangedRows
@@ -61,6 +86,7 @@ class ReleasedEvents:
     correcting: pa.Table | None = None
     met: Integers | None = None
     links: tuple[ReleasedEvents, ...] = ()
+    steps: WatermarkSteps | None = None
 
     @staticmethod
     def joined(given: Sequence[ReleasedEvents]) -> ReleasedEvents:
@@ -103,8 +129,10 @@ class OrderCounters:
         Events that went on although a silent source had not come so far, since the part that
         counts them was made.
     latency, longest_wait
-        How long events waited for their turn on average, and at most, since then: in units of time
-        by the greatest event time, with `op.Sequence` and one source in microseconds by the clock.
+        How long events waited for their turn on average, and at most, since then. By the times of
+        arrival where `arrival` names their column and there is one source, however pieces are cut.
+        Else a piece is one moment, and the clock is that of the order: the greatest event time, in
+        units of time; with `op.Sequence` and one source that of the host, in microseconds.
     """
 
     slack: int = 0

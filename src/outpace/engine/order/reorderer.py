@@ -35,7 +35,13 @@ from outpace.engine.kernels.slack import INVALID, LATE
 from outpace.engine.match.bits import BitTask
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.clock import Clock, SlackRule, order_of, spans_of, weights_of
-from outpace.engine.order.contract import Order, ReleasedEvents, quarantine_hint, with_reasons
+from outpace.engine.order.contract import (
+    Order,
+    ReleasedEvents,
+    WatermarkSteps,
+    quarantine_hint,
+    with_reasons,
+)
 from outpace.engine.order.moments import arrivals_of, take_moments
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.total import TotalOrder
@@ -114,6 +120,8 @@ class Reorderer(Order):
         self._runs = SortedRuns(schema)
         #: The greatest time of events, where the clock does not go by them.
         self._seen = int(NO_TIME)
+        #: How the watermark moved with the last piece, where a column says when events arrived.
+        self._steps: WatermarkSteps | None = None
         #: The order columns of the last event released; only where events are to be in order.
         self._last = schema.empty_table().select(self._order.columns)
 
@@ -194,7 +202,8 @@ class Reorderer(Order):
         before = None if self._in_order else clock.watermark
         ready = self._release(sorted_run(usable, ticks), before)
         self._clock = clock
-        return ReleasedEvents(ready, clock.watermark, late, invalid, met=met)
+        steps, self._steps = self._steps, None
+        return ReleasedEvents(ready, clock.watermark, late, invalid, met=met, steps=steps)
 
     def _used(self, rows: pa.Table) -> pa.Table:
         """Return the events that a step can use."""
@@ -311,6 +320,7 @@ class Reorderer(Order):
             few = order[some]
             order[some] = few[np.lexsort([values[few], times[few], moments[few]])]
         fates, met = clock.follow(times[order], values[order] if len(values) else values)
+        self._steps = WatermarkSteps(met, moments, order, clock.watermark)
         clock.tell(events.watermark)
         back = np.argsort(order)
         fates, met = fates[back], met[back]

@@ -1,10 +1,14 @@
-"""How long events wait in an order, by the clock by which it decides.
+"""How long events wait in an order.
 
-That clock is the greatest event time that has come; where sequence numbers decide, it is the one by
-which events arrive. No event is looked at. While the clock goes on, all that wait do, so the sum of
-all waits is how many wait, times how far it goes. The longest wait is that of an event which had
-waited longest of all when it had its turn, and of these it is known when they came: at one of the
-moments that are kept here, up to that of the oldest event which still waits.
+Where a column says when events arrived, each event is looked at: it waited from its arrival to that
+of the event which moved the watermark past it, however pieces are cut.
+
+Else a piece is one moment, by the clock by which the order decides: the greatest event time that
+has come; where sequence numbers decide, the one by which events arrive. No event is looked at then.
+While the clock goes on, all that wait do, so the sum of all waits is how many wait, times how far
+it goes. The longest wait is that of an event which had waited longest of all when it had its turn,
+and of these it is known when they came: at one of the moments that are kept here, up to that of the
+oldest event which still waits.
 
 Memory: a number for each piece of which events wait.
 """
@@ -17,12 +21,21 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME
-from outpace.engine.order.contract import Order, OrderCounters
+from outpace.compiler.kernel import read_only
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.kernels.waits import NO_NUMBER, wait_for_numbers, wait_for_time
+from outpace.engine.order.contract import Order, OrderCounters, ReleasedEvents, WatermarkSteps
+from outpace.engine.order.moments import arrivals_of
+from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
+from outpace.pattern.bind.disorder import BoundDisorder
 
 _NEVER: Final = int(np.iinfo(np.int64).max)
+
+_NO_STEPS: Final = WatermarkSteps(*[np.zeros(0, np.int64)] * 3, int(NO_TIME))
 
 
 class Waits(Stateful):
@@ -91,9 +104,26 @@ class Waits(Stateful):
             if self._waiting:
                 self._came.append(order.oldest)
 
-    def note(self, order: Order, events: int, *, last: bool) -> None:
-        """Look at an order after a step that gave so many events their turn."""
-        self.events += events
+    def note(
+        self,
+        order: Order,
+        released: ReleasedEvents,
+        arrived: pa.Table | None = None,
+        *,
+        last: bool = False,
+    ) -> None:
+        """Look at an order after a step.
+
+        Parameters
+        ----------
+        order, released
+            The order, and what it let go.
+        arrived
+            The events that came; None where something else happened.
+        last
+            Whether nothing comes any more.
+        """
+        self.events += released.rows.num_rows
         self._skipped += 1
         # Who tells that all time is over does not let it pass.
         now = self._now if order.now == _NEVER else order.now
@@ -108,6 +138,62 @@ class Waits(Stateful):
         oldest = order.oldest if self._waiting else now + 1
         while self._came and self._came[0] < oldest:
             self._longest = max(self._longest, now - self._came.popleft())
+
+
+class ArrivalWaits(Waits):
+    """Counts how long events waited that had their turn, by a column that says when they arrived.
+
+    Where sequence numbers decide, an event waits for the one before it. One before which numbers
+    are missing was held for as long as a gap is waited for by now.
+
+    Parameters
+    ----------
+    disorder
+        What names the column, and that of time or of numbers.
+    """
+
+    CHANGED = (*Waits.CHANGED, "_last")
+
+    def __init__(self, disorder: BoundDisorder) -> None:
+        super().__init__()
+        self._arrival, self._time = disorder["arrival"], disorder.time
+        self._number: str | None = dict(disorder.settings).get("number")
+        #: The number of the last event, and when it had its turn.
+        self._last = np.array([NO_NUMBER, NO_TIME])
+
+    def begin(self, order: Order) -> None:
+        """Look at nothing: what waits says when it came."""
+
+    def note(
+        self,
+        order: Order,
+        released: ReleasedEvents,
+        arrived: pa.Table | None = None,
+        *,
+        last: bool = False,
+    ) -> None:
+        """Look at the events that a step gave their turn, and at those that came with it."""
+        if arrived is not None and arrived.num_rows:
+            moments = arrivals_of(arrived.column(self._arrival).drop_null())
+            self._now = int(moments.max(initial=self._now))
+        rows, found = released.rows, np.array([0.0, self._longest])
+        if not rows.num_rows:
+            return
+        self.events += rows.num_rows
+        arrivals = self._integers(rows.column(self._arrival))
+        if self._number is None:
+            steps, times = released.steps or _NO_STEPS, self._integers(rows.column(self._time))
+            moved = map(read_only, (steps.met, steps.moments, steps.order))
+            wait_for_time(times, arrivals, *moved, steps.final, steps.behind, self._now, found)
+        else:
+            numbers = self._integers(rows.column(self._number))
+            wait_for_numbers(numbers, arrivals, order.slack, self._now, self._last, found)
+        self.waited += int(found[0])
+        self._longest = int(found[1])
+
+    @staticmethod
+    def _integers(column: pa.ChunkedArray) -> Integers:
+        return read_only(as_integers(one_array(column)))
 
 
 @dataclass(frozen=True)

@@ -117,8 +117,10 @@ class OperatorMetrics:
     unawaited
         Events that went on although a silent source had not come so far.
     latency, longest_wait
-        How long events waited for their turn on average, and at most: in units of time by the
-        greatest event time, with `op.Sequence` and one source in microseconds by the clock.
+        How long events waited for their turn on average, and at most: by the times of arrival where
+        the query names their column and there is one source; else from piece to piece, in units of
+        time by the greatest event time, with `op.Sequence` and one source in microseconds by the
+        clock.
     waiting_matches, remembered_matches
         What the merger holds: matches that wait for an instance that is behind, and those that may
         be found again.

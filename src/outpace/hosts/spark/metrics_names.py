@@ -126,8 +126,9 @@ STAGE_WAIT: Final = _stage_gauge(
 )
 STAGE_LATENCY: Final = _stage_gauge(
     "latency",
-    "How long events waited for their turn in the last batch, on average: by event time, or with"
-    " op.Sequence by the clock, in the unit of outpace_stage_slack.",
+    "How long events waited for their turn in the last batch, on average: by the column of arrival"
+    " where the query names one and has one source; else from batch to batch, by event time, or"
+    " with op.Sequence by the clock.",
 )
 #: For the counters of a stage that are waits of matches: how many these are, and their average.
 STAGE_MATCH_WAITS: Final = {

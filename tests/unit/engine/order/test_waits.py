@@ -1,5 +1,7 @@
 """How long events wait in an order: as if each event were looked at."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -21,6 +23,17 @@ KINDS = {
     "quantile": op.Quantile(0.9),
     "numbers": op.Sequence("20 us", arrival="at"),
     "told": op.Punctuation(),
+}
+
+
+BY_ARRIVAL = {
+    "slack": op.KSlack(7, arrival="at"),
+    "passing": op.KSlack(3, arrival="at", late="pass"),
+    "greatest": op.MPKSlack(arrival="at"),
+    "quantile": op.Quantile(0.9, arrival="at"),
+    "distance": op.LDOP(window=20, arrival="at"),
+    "coverage": op.AQKSlack(window=20, aggregate="count", arrival="at"),
+    "in order": op.InOrder(arrival="at"),
 }
 
 
@@ -48,7 +61,7 @@ def test_waits_are_those_of_each_event(kind: str, piece: int) -> None:
     waited: list[int] = []
 
     def look(released: ReleasedEvents, *, last: bool = False) -> None:
-        waits.note(order, released.rows.num_rows, last=last)
+        waits.note(order, released, last=last)
         waited.extend(order.now - came.pop(seq) for seq in released.rows["seq"].to_pylist())
         gone = [] if released.late is None else released.late["seq"].to_pylist()
         for seq in gone:
@@ -75,14 +88,94 @@ def test_waits_go_on_from_what_was_saved() -> None:
     order, once = order_of(op.KSlack(7), events.schema), Waits()
     again, parts = order_of(op.KSlack(7), events.schema), []
     for step in steps:
-        once.note(order, order.push(step).rows.num_rows, last=False)
+        once.note(order, order.push(step))
         parts.append(Waits())
         parts[-1].begin(again)
-        parts[-1].note(again, again.push(step).rows.num_rows, last=False)
+        parts[-1].note(again, again.push(step))
         saved, again = again.state(), order_of(op.KSlack(7), events.schema)
         again.restore(saved)
     assert sum(part.events for part in parts) == once.events
     assert sum(part.waited for part in parts) == once.waited > 0
+
+
+def by_moments(events: pa.Table) -> list[pa.Table]:
+    """Return events in pieces of those that arrive at one moment."""
+    at = events["at"].to_numpy()
+    starts = [0, *(np.flatnonzero(np.diff(at)) + 1).tolist(), len(at)]
+    return [events.slice(low, high - low) for low, high in itertools.pairwise(starts)]
+
+
+def in_pieces(events: pa.Table, moments: int) -> list[pa.Table]:
+    each = by_moments(events)
+    return [pa.concat_tables(each[low : low + moments]) for low in range(0, len(each), moments)]
+
+
+@pytest.mark.parametrize("kind", BY_ARRIVAL)
+@pytest.mark.parametrize("moments", [1, 7, 1000])
+def test_waits_by_arrival_are_the_same_however_pieces_are_cut(kind: str, moments: int) -> None:
+    events = stream(300)
+    order, waited = order_of(BY_ARRIVAL[kind], events.schema), []
+    for piece in by_moments(events):
+        released = order.push(EventsArrived(piece))
+        waited += [piece["at"][0].as_py() - at for at in released.rows["at"].to_pylist()]
+    last = piece["at"][0].as_py()
+    waited += [last - at for at in order.finish().rows["at"].to_pylist()]
+
+    matches = op.open(op.Query("all").order_by("ts").pattern("A").disorder(BY_ARRIVAL[kind]))
+    for piece in in_pieces(events, moments):
+        matches.push(piece)
+    matches.finish()
+    assert matches.order.latency == pytest.approx(np.mean(waited))
+    assert matches.order.longest_wait == max(waited)
+    assert kind == "in order" or max(waited) > 0
+
+
+def test_waits_of_a_chain_are_those_of_the_largest_slack() -> None:
+    events = stream(300)
+    queries = {
+        slack: op.Query(f"q{slack}").order_by("ts").pattern("A").disorder(
+            op.KSlack(slack, arrival="at")
+        )
+        for slack in (3, 12)
+    }  # fmt: skip
+    group, alone = op.open(op.group(*queries.values())), op.open(queries[12])
+    for piece in in_pieces(events, 40):
+        group.push(piece)
+        alone.push(piece)
+    assert group.order.latency == alone.order.latency > 0
+    assert group.order.longest_wait == alone.order.longest_wait
+
+
+@pytest.mark.parametrize("moments", [1, 7, 1000])
+def test_events_wait_for_lower_numbers_by_their_arrival(moments: int) -> None:
+    at = [0, 10, 20, 30, 41, 50, 60]
+    events = pa.table({"ts": [0, 2, 3, 1, 4, 6, 5], "seq": [0, 2, 3, 1, 4, 6, 5], "at": at})
+    matches = op.open(
+        op.Query("all").order_by("ts").pattern("A").disorder(op.Sequence("1 s", arrival="at"))
+    )
+    for piece in in_pieces(events, moments):
+        matches.push(piece)
+    # 2 and 3 wait for 1, which comes at 30; 6 waits for 5.
+    assert matches.order.latency == pytest.approx((20 + 10 + 10) / 7)
+    assert matches.order.longest_wait == 20
+
+
+def test_a_gap_that_stays_counts_as_long_as_it_is_waited_for() -> None:
+    order = op.Sequence("50 us", at_least="50 us", arrival="at")
+    matches = op.open(op.Query("all").order_by("ts").pattern("A").disorder(order))
+    matches.push({"ts": [0, 2, 3, 4], "seq": [0, 2, 3, 4], "at": [0, 10, 20, 1000]})
+    # 2 was held until 60, and 3 with it; 4 followed at once.
+    assert matches.order.latency == pytest.approx((50 + 40) / 4)
+    assert matches.order.longest_wait == 50
+
+
+def test_any_times_of_arrival_do_no_harm() -> None:
+    ends = [-(1 << 63), -1, 0, (1 << 63) - 1]
+    query = op.Query("all").order_by("ts").pattern("A")
+    matches = op.open(query.disorder(op.KSlack((1 << 63) - 1, arrival="at")))
+    matches.push({"ts": [1, 2, 3, 4], "at": ends})
+    matches.finish()
+    assert 0 < matches.order.latency <= matches.order.longest_wait == 1 << 64
 
 
 def test_sources_wait_for_each_other_by_event_time() -> None:
