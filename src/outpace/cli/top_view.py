@@ -58,6 +58,12 @@ _COLUMNS: Final = (
 _OPERATOR_COLUMNS: Final = (
     ("events", "outpace_operator_events_total", False),
     ("matches", "outpace_operator_matches_total", False),
+    ("late", "outpace_operator_late_total", True),
+    ("invalid", "outpace_operator_invalid_total", True),
+    ("slack", "outpace_operator_slack", True),
+    ("latency", "outpace_operator_latency", True),
+    ("longest", "outpace_operator_longest_wait", True),
+    ("buffer", "outpace_operator_buffered", True),
     ("retained", "outpace_operator_retained_events", True),
     ("bytes", "outpace_operator_retained_bytes", True),
     ("skipped", "outpace_operator_skipped_share", True),

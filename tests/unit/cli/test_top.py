@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 from support.stage_reports import observed
@@ -275,6 +277,33 @@ def test_operators_of_a_run_are_shown_with_what_is_retained() -> None:
     assert told["operator"] == "pairs"
     assert told["retained"] != "0"
     assert told["replays"] == "1"
+
+
+@pytest.mark.parametrize("queries", [1, 2])
+def test_a_run_is_shown_with_its_slack_and_how_long_events_waited(
+    queries: int, tmp_path: Path
+) -> None:
+    each = [
+        op.Query(f"q{number}").order_by("ts").pattern("A").disorder(op.KSlack(40 * number))
+        for number in range(1, queries + 1)
+    ]
+    ticks = pa.table({"ts": [*range(1, 201), 3, *range(201, 401)]})
+    pq.write_table(ticks, tmp_path / "ticks.parquet")
+    source = op.sources.parquet(tmp_path / "ticks.parquet", time="ts")
+    query = each[0].instances(2) if queries == 1 else op.group(*each)
+    with op.run(query, source, batch_rows=100) as run, run.watch(port=0) as watch:
+        assert sum(1 for _ in run)
+        done = CliRunner().invoke(app, ["top", "--once", "--url", watch.url])
+        served = watch.text()
+    assert done.exit_code == 0, done.stderr
+    titles, row = done.stdout.splitlines()[-2:]
+    told = dict(zip(titles.split(), row.replace("q1, q2", "q1").split(), strict=True))
+    assert told["slack"] == str(40 * queries)
+    assert told["late"] == "1"
+    assert float(told["latency"]) > 0
+    assert float(told["longest"]) >= 40
+    for name in ("late_total", "slack", "latency", "longest_wait", "buffered"):
+        assert f'outpace_operator_{name}{{query="' in served
 
 
 def test_operators_of_a_graph_are_shown_and_what_its_sources_retain() -> None:

@@ -335,6 +335,11 @@ class Run(WatchedRun):
         """Return what is counted of the operator; of recovery where it is recovered by a replay."""
         total = self.metrics.operator
         counted: dict[str, float] = {"events": total.events, "matches": total.matches}
+        sources = list(self.metrics.sources.values())
+        for name in ("late", "invalid", "buffered"):
+            counted[name] = sum(getattr(one, name) for one in sources)
+        counted["slack"] = max(one.slack for one in sources)
+        counted |= {one: getattr(total, one) for one in ("latency", "longest_wait")}
         if self._log is not None:
             named = ("skipped_share", "savepoint_age_s", "replays", "recover_s", "doubles")
             counted |= {one: getattr(total, one) for one in (*named, "retained_bytes")}

@@ -186,6 +186,30 @@ def _operator(name: str, sort: Sort, help: str) -> Metric:
 OPERATOR: Final = {
     "events": _operator("events_total", Sort.COUNTER, "Events that the operator has taken."),
     "matches": _operator("matches_total", Sort.COUNTER, "Rows of matches that came out of it."),
+    "late": _operator(
+        "late_total", Sort.COUNTER, "Events that came after the watermark had passed their time."
+    ),
+    "invalid": _operator(
+        "invalid_total",
+        Sort.COUNTER,
+        "Events without a time, or with one too far ahead, and others that cannot be used.",
+    ),
+    "slack": _operator(
+        "slack",
+        Sort.GAUGE,
+        "How far the watermark stays behind: microseconds, or units of an integer time.",
+    ),
+    "buffered": _operator("buffered", Sort.GAUGE, "Events that wait for their turn."),
+    "latency": _operator(
+        "latency",
+        Sort.GAUGE,
+        "How long events waited for their turn on average, since the run began: by the column of"
+        " arrival where the query names one and has one source; else from piece to piece, by event"
+        " time, or with op.Sequence by the clock.",
+    ),
+    "longest_wait": _operator(
+        "longest_wait", Sort.GAUGE, "The longest that an event has waited for its turn."
+    ),
     "retained_events": _operator(
         "retained_events", Sort.GAUGE, "Events that are retained for a replay."
     ),
