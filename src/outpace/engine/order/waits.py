@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,8 @@ from outpace.pattern.bind.disorder import BoundDisorder
 
 _NEVER: Final = int(np.iinfo(np.int64).max)
 
-_NO_STEPS: Final = WatermarkSteps(*[np.zeros(0, np.int64)] * 3, int(NO_TIME))
+_NOTHING: Final = np.zeros(0, np.int64)
+_NO_STEPS: Final = WatermarkSteps(_NOTHING, _NOTHING, _NOTHING, int(NO_TIME))
 
 
 class Waits(Stateful):
@@ -54,7 +55,7 @@ class Waits(Stateful):
         added up; in units of time, or in microseconds.
     """
 
-    CHANGED = ("_came",)
+    CHANGED: ClassVar[tuple[str, ...]] = ("_came",)
 
     def __init__(self, sources: int = 1) -> None:
         self.forget()
@@ -183,8 +184,17 @@ class ArrivalWaits(Waits):
         arrivals = self._integers(rows.column(self._arrival))
         if self._number is None:
             steps, times = released.steps or _NO_STEPS, self._integers(rows.column(self._time))
-            moved = map(read_only, (steps.met, steps.moments, steps.order))
-            wait_for_time(times, arrivals, *moved, steps.final, steps.behind, self._now, found)
+            wait_for_time(
+                times,
+                arrivals,
+                read_only(steps.met),
+                read_only(steps.moments),
+                read_only(steps.order),
+                steps.final,
+                steps.behind,
+                self._now,
+                found,
+            )
         else:
             numbers = self._integers(rows.column(self._number))
             wait_for_numbers(numbers, arrivals, order.slack, self._now, self._last, found)
