@@ -19,9 +19,10 @@ import pytest
 import outpace as op
 from outpace.engine.kernels import sequence as kernel
 from outpace.engine.merge.merger import Merger
-from outpace.engine.message import EventsArrived
+from outpace.engine.message import ClockExchange, EventsArrived
 from outpace.engine.order.chain import SlackChain
 from outpace.engine.order.contract import ReleasedEvents
+from outpace.engine.order.reordered_sources import ReorderedSources
 from outpace.engine.order.sequence import SequenceOrder
 from outpace.engine.order.silence import Silence
 from outpace.engine.state import State
@@ -281,6 +282,15 @@ def test_an_order_that_forgets_who_spoke_is_found(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Silence, "restore", forget)
     with pytest.raises(SimulationError, match=FORGOTTEN):
         deque((simulate_operator(seed=seed) for seed in range(235, 400, 4)), maxlen=0)
+
+
+def test_an_order_that_does_not_compare_clocks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ignore(self: ReorderedSources, exchange: ClockExchange) -> ReleasedEvents:
+        return self._released()
+
+    monkeypatch.setattr(ReorderedSources, "compare_clocks", ignore)
+    with pytest.raises(SimulationError, match="differs"):
+        deque((simulate_operator(seed=seed) for seed in range(2, 400, 8)), maxlen=0)
 
 
 def test_a_group_whose_queries_take_the_events_of_others_is_found(

@@ -40,7 +40,8 @@ IN_TIME, LATE, INVALID = range(3)
 GREATEST, WATERMARK, SLACK, PENDING, DELAY = range(5)
 #: The bin that has the quantile; how many delays are in lower ones, and in all.
 BIN, BELOW, TOTAL = range(5, 8)
-#: Windows by number: the first one measured, the first without a result, the one behind the last.
+#: Windows by number: the first one measured, the first without a result, the one behind the last;
+#: the least integer before there is any.
 FIRST, OPEN, END = range(8, 11)
 #: The stretch of time whose distance is measured, and events behind in it and in the one before.
 CELL, NOW, BEFORE = range(11, 14)
@@ -244,7 +245,7 @@ def _count_in_window(
 ) -> None:
     """Count an event in its window, unless that is no longer measured."""
     number = time // length
-    if numbers[FIRST] == numbers[END]:
+    if numbers[END] == _NEVER:
         numbers[FIRST] = numbers[OPEN] = numbers[END] = number
     if number < numbers[FIRST]:
         return

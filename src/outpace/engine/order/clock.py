@@ -125,6 +125,8 @@ class Clock(Stateful):
         measures = rule.kind == kernel.COVERAGE
         self._delays = np.zeros(kernel.BINS if counts else 0, np.int64)
         self._windows = np.zeros((kernel.WINDOWS if measures else 0, kernel.FIELDS))
+        if measures:
+            self._numbers[[kernel.FIRST, kernel.OPEN, kernel.END]] = NO_TIME
 
     @property
     def greatest(self) -> int:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import (
+    ClockExchange,
     EventsArrived,
     HostLoad,
     SourceEnded,
@@ -42,6 +43,7 @@ from outpace.pattern.disorder import (
     Speculative,
 )
 from outpace.pattern.query import Emission, Query, RowsPerMatch
+from outpace.testing.slack import SlackOracle
 
 #: A time that decides all that time can, and one that no clock believes.
 END: Final = 1 << 40
@@ -138,9 +140,11 @@ def draw_sources(
 ) -> DrawnArrival:
     """Give events to sources, which speak in any order, each in its own or out of it.
 
-    Where what came out is corrected, they go on early.
+    Some have a clock of their own, which is compared before they speak: their events are those of
+    the time of reference. Where what came out is corrected, events go on early.
     """
     names = tuple(f"s{number}" for number in range(random.randint(1, 4)))
+    drifts: dict[str, int] = {}
     owners = np.array([random.randrange(len(names)) for _ in range(events.num_rows)], np.int64)
     waiting: dict[str, pa.Table] = {}
     for number, name in enumerate(names):
@@ -160,7 +164,11 @@ def draw_sources(
         for name, own in waiting.items():
             arriving = delayed(random, times_of(query, own), delay, ties=True)
             waiting[name] = own.take(pa.array(arriving, pa.int64()))
-    steps: list[Stimulus] = []
+            # What is uncertain of a clock is of the order, and times that come early stay.
+            if query.uncertainty is None and not corrects and random.random() < 0.6:
+                drifts[name] = random.choice([-100, -3, 0, 2, 5000]) * unit
+                waiting[name] = _shifted(query, waiting[name], -drifts[name])
+    steps: list[Stimulus] = [_exchange(random, name, drift) for name, drift in drifts.items()]
     open_names, most = list(names), 1 + 2 * events.num_rows // pieces
     while any(own.num_rows for own in waiting.values()):
         name = random.choice(open_names)
@@ -171,6 +179,8 @@ def draw_sources(
                 open_names.remove(name)
                 steps.append(SourceEnded(name))
             continue
+        if name in drifts and random.random() < 0.3:
+            steps.append(_exchange(random, name, drifts[name]))
         size = random.randint(0, min(rest.num_rows, most))
         steps.append(EventsArrived(rest.slice(0, size), name))
         waiting[name] = rest = rest.slice(size)
@@ -180,6 +190,21 @@ def draw_sources(
     return DrawnArrival(
         query, names, tuple(steps), taken, max([int(NO_TIME), *times_of(query, taken)])
     )
+
+
+def _shifted(query: Query, events: pa.Table, by: int) -> pa.Table:
+    """Return events with other times."""
+    place = events.schema.get_field_index(time_of(query))
+    column = events.schema.field(place)
+    times = pa.array([time + by for time in times_of(query, events)], pa.int64())
+    return events.set_column(place, column, times.cast(column.type))
+
+
+def _exchange(random: Random, source: str, drift: int) -> ClockExchange:
+    """Let the clock of a source be compared, with ways there and back that take the same time."""
+    asked, way, answer = (random.randint(0, 9) for _ in range(3))
+    received = asked + way + drift
+    return ClockExchange(source, asked, received, received + answer, asked + 2 * way + answer)
 
 
 def draw_batched_sources(
@@ -296,7 +321,7 @@ def draw_disorder(
             watermark = max(watermark, min(later, default=max(times) + 3 * unit))
             watermark += 0 if enough else random.randint(0, 2) * unit
             steps.append(WatermarkArrived(watermark))
-    arrival = _ordered(query.disorder(disorder), slack, steps, events, own=own)
+    arrival = _ordered(query.disorder(disorder), steps, events, own=own)
     asked = arrival.query
     if early:
         asked = _early(random, asked, ends=whole)
@@ -328,16 +353,14 @@ def draw_other(random: Random, query: Query, first: DrawnArrival) -> DrawnArriva
     if disorder.late is Late.CORRECT or random.random() < 0.3:
         settings |= {"late": random.choice(["drop", "pass", "side"]), "horizon": None}
     asked = query.disorder(KSlack(duration(slack, unit), **settings))
-    return _ordered(asked, slack, first.steps, first.events, own=True)
+    return _ordered(asked, first.steps, first.events, own=True)
 
 
 def _ordered(
-    query: Query, slack: int, steps: Sequence[Stimulus], events: pa.Table, *, own: bool
+    query: Query, steps: Sequence[Stimulus], events: pa.Table, *, own: bool
 ) -> DrawnArrival:
     """Return what becomes of events that come step by step, by the disorder of a query."""
-    disorder = query.order_of_arrival
-    adaptive = isinstance(disorder, MPKSlack) and disorder.at_most is None
-    model = OrderModel(query, 0 if adaptive else slack)
+    model = OrderModel(query)
     progress: list[tuple[int, int]] = []
     for step in steps:
         if isinstance(step, EventsArrived):
@@ -378,25 +401,34 @@ def _draw_kind(
     settings["ahead"] = ahead
     if in_order and random.random() < 0.4:
         return InOrder(**settings)
-    if own and random.random() < 0.2:
-        return MPKSlack(**settings)
     span = duration(slack, unit)
-    kinds: list[Callable[..., Disorder]] = [
-        partial(KSlack, span),
-        # K is what it is bound to, whatever the delays are.
-        partial(MPKSlack, at_least=span, at_most=span),
-        partial(Quantile, 0.9, at_least=span, at_most=span),
-        partial(LDOP, window=duration(5 * unit, unit), at_least=span, at_most=span),
+    if random.random() < 0.4:
+        return KSlack(span, **settings)
+    # Where all events have to be in time, K is what it is bound to, whatever the delays are.
+    settings["at_least"] = settings["at_most"] = span
+    if own and random.random() < 0.8:
+        settings["at_least"] = random.choice([None, None, duration(unit, unit)])
+        settings["at_most"] = random.choice([None, duration(4 * unit, unit)])
+    return random.choice(_draw_adaptive(random, unit))(**settings)
+
+
+def _draw_adaptive(random: Random, unit: int) -> list[Callable[..., Disorder]]:
+    """Draw reorderers that choose K. The coverage that an extreme needs is exact, as K then is."""
+    window = duration(random.choice([1, 3, 5]) * unit, unit)
+    return [
+        MPKSlack,
+        partial(Quantile, random.choice([0.5, 0.9, 1.0])),
+        partial(LDOP, window=window, low=random.choice([0.5, 1.0]), high=random.choice([1, 2.5])),
         partial(
             AQKSlack,
-            aggregate="count",
-            window=duration(3 * unit, unit),
-            at_least=span,
-            at_most=span,
+            aggregate=random.choice(["min", "max"]),
+            confidence=random.choice([0.6, 0.95]),
+            window=window,
+            quantile=random.choice([0.5, 1.0]),
+            proportional=random.choice([0.1, 1.5]),
+            derivative=random.choice([0.0, 0.7]),
         ),
     ]
-    kind = random.choice([kinds[0], random.choice(kinds[1:])])
-    return kind(**settings)
 
 
 def unit_of(query: Query, events: pa.Table) -> int:
@@ -452,17 +484,19 @@ class OrderModel:
     """What becomes of events that come out of order."""
 
     query: Query
-    slack: int
     released: list[OrderedEvent] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
     invalid: list[int] = field(default_factory=list)
     #: Those that came late, and are put where they belong.
     corrected: list[OrderedEvent] = field(default_factory=list)
     time: int = int(NO_TIME)
-    _greatest: int = int(NO_TIME)
-    _behind: list[int] = field(default_factory=list)
     _waiting: list[OrderedEvent] = field(default_factory=list)
     _came: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin with a clock that has seen nothing."""
+        assert self.query.order_of_arrival is not None
+        self._clock = _clock_of(self.query.order_of_arrival)
 
     def push(self, rows: pa.Table) -> None:
         """Take a piece."""
@@ -488,23 +522,14 @@ class OrderModel:
                 if in_order and self.released:
                     event.time = max(event.time, self._last.time)
             fresh.append(event)
-        for time in sorted(seen):
-            self._see(time)
-        if not isinstance(disorder, Punctuation) and self._greatest != NO_TIME:
-            behind = self._greatest - (0 if in_order else self.slack)
-            self.time = max(self.time, behind)
+        if seen and not isinstance(disorder, Punctuation):
+            # Events that arrive at once count in the order of their times.
+            self._clock.tell(self.time)
+            self._clock.follow(sorted(seen), [1.0] * len(seen), at_once=True)
+            assert self._clock.watermark is not None
+            self.time = self._clock.watermark
         self._waiting += fresh
         self._release(END if in_order else self.time)
-
-    def _see(self, time: int) -> None:
-        """Note how far time has come, and the largest delay where that is the slack."""
-        disorder = self.query.order_of_arrival
-        if time <= self._greatest:
-            self._behind += [time] if time < self._greatest else []
-            return
-        if isinstance(disorder, MPKSlack) and disorder.at_most is None and self._behind:
-            self.slack = max(self.slack, time - min(self._behind))
-        self._greatest, self._behind = time, []
 
     def tell(self, time: int) -> None:
         """Take a promise."""
@@ -543,6 +568,40 @@ class OrderModel:
         ready = [event for event in self._waiting if event.time < before]
         self._waiting = [event for event in self._waiting if event.time >= before]
         self.released += sorted(ready, key=lambda event: event.order)
+
+
+def _clock_of(disorder: Disorder) -> SlackOracle:
+    """Return how far time comes with the events that are seen."""
+    match disorder:
+        case KSlack():
+            slack = _units(disorder.slack)
+            return SlackOracle("fixed", slack=slack, least=slack, most=slack)
+        case MPKSlack():
+            clock = SlackOracle("greatest")
+        case Quantile():
+            clock = SlackOracle("quantile", share=disorder.share)
+        case LDOP():
+            clock = SlackOracle("distance", low=disorder.low, high=disorder.high)
+        case AQKSlack():
+            clock = SlackOracle(
+                "coverage",
+                share=disorder.quantile,
+                aggregate="extreme",
+                normal=disorder.confidence,
+                gains=(disorder.proportional, disorder.derivative),
+            )
+        case _:
+            return SlackOracle("fixed")
+    if isinstance(disorder, LDOP | AQKSlack):
+        clock.length = _units(disorder.window)
+    clock.least = _units(disorder.at_least or 0)
+    clock.most = clock.most if disorder.at_most is None else _units(disorder.at_most)
+    return clock
+
+
+def _units(span: Any) -> int:
+    """Return a span of time in units of the time column."""
+    return span if isinstance(span, int) else int(span / datetime.timedelta(microseconds=1))
 
 
 def batches(arrival: DrawnArrival) -> Iterator[Batch]:

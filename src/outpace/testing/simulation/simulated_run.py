@@ -18,6 +18,7 @@ from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.twin import make_twin
+from outpace.engine.message import ClockExchange
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
@@ -127,9 +128,10 @@ class _Scenario:
 
     @property
     def can_replay(self) -> bool:
-        """Whether what comes out has numbers that stay."""
+        """Whether what comes out has numbers that stay, and events the times of their source."""
         passed = self.query.order_of_arrival
         moved = passed is not None and passed.late == Late.PASS
+        moved = moved or any(isinstance(step, ClockExchange) for step in self.arrival.steps)
         return not (moved or self.query.corrects or self.timeouts or self.others)
 
     def spec(self) -> OperatorSpec:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
-from outpace.pattern.disorder import InOrder, KSlack, Late, Sequence
+from outpace.pattern.disorder import InOrder, Late, Sequence
 from outpace.pattern.query import Query
 from outpace.testing.sequence import SequenceOracle
 from outpace.testing.simulation.arrival import (
@@ -137,7 +137,7 @@ class SourcesModel:
 
     def taken(self) -> pa.Table:
         """Return the events that take part, in order."""
-        order = OrderModel(self.query, 0)
+        order = OrderModel(self.query)
         order.released = self._gone
         return order.taken(self._schema)
 
@@ -272,7 +272,6 @@ class _SourceModel:
         assert disorder is not None
         self._disorder, self._schema, self._time = disorder, schema, time_of(query)
         self._gate: SequenceOracle | None = None
-        slack = disorder.slack if isinstance(disorder, KSlack) else 0
         if isinstance(disorder, Sequence):
             query = query.disorder(InOrder(**{**disorder.options, "arrival": None}))
             self._gate = SequenceOracle(
@@ -283,7 +282,7 @@ class _SourceModel:
                 longest=_microseconds(disorder.timeout),
                 first=disorder.first,
             )
-        self.order = OrderModel(query, slack if isinstance(slack, int) else _microseconds(slack))
+        self.order = OrderModel(query)
         self._rows: list[Row] = []
         self._now = self._told = int(NO_TIME)
         self._went = 0

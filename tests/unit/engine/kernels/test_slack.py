@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from support.slack_oracle import SlackOracle
 
 from outpace.engine.kernels import slack
+from outpace.testing.slack import SlackOracle
 
 RULES = {
     "fixed": slack.FIXED,
@@ -39,6 +39,7 @@ class Kernel:
         self.numbers = np.zeros(slack.NUMBERS, np.int64)
         never = np.iinfo(np.int64)
         self.numbers[[slack.GREATEST, slack.WATERMARK, slack.CELL]] = never.min
+        self.numbers[[slack.FIRST, slack.OPEN, slack.END]] = never.min
         self.numbers[slack.PENDING] = never.max
         self.numbers[slack.SLACK] = oracle.slack
         self.fractions = np.zeros(slack.FRACTIONS)
@@ -104,8 +105,12 @@ def arrivals(draw: st.DrawFn) -> list[int]:
 def test_as_defined(rule: str, data: st.DataObject) -> None:
     oracle, times = data.draw(oracles(rule)), data.draw(arrivals())
     values = data.draw(st.lists(st.integers(0, 5), min_size=len(times), max_size=len(times)))
-    kernel = Kernel(oracle)
-    for time, value in zip(times, map(float, values), strict=True):
+    kernel, told = Kernel(oracle), data.draw(st.sets(st.integers(0, len(times)), max_size=2))
+    for row, (time, value) in enumerate(zip(times, map(float, values), strict=True)):
+        if row in told and oracle.greatest is not None:
+            # All windows so far have their result; what comes for one that was measured is late.
+            oracle.tell(oracle.greatest + oracle.length)
+            kernel.numbers[slack.WATERMARK] = oracle.watermark
         (fate,) = oracle.follow([time], [value])
         assert kernel.follow([time], [value]) == [FATES[fate]]
         assert kernel.fractions[slack.ALPHA] == pytest.approx(oracle.alpha, abs=1e-6)
@@ -164,6 +169,7 @@ def test_coverage_is_what_the_error_of_a_sample_needs(
         min_size=1,
     )
 )
+@example([slack.LARGEST, -slack.LARGEST, slack.SMALLEST])
 def test_coverage_is_a_share_whatever_the_values_are(aggregate: str, values: list[float]) -> None:
     oracle = SlackOracle("coverage", aggregate=aggregate, normal=0.9)
     with np.errstate(all="raise", under="ignore"):
@@ -201,6 +207,22 @@ def test_figure_2_8() -> None:
         alpha, k = kernel.fractions[slack.ALPHA], kernel.numbers[slack.SLACK]
         found.append((round(float(alpha), 6), int(k)))
     assert found == [(1.0, 40), (0.8875, 35), (0.8375, 33)]
+
+
+def test_a_window_is_measured_once() -> None:
+    """Where a watermark was told, all windows may be measured before the last events of one come.
+
+    Half of a window is to be in time. That from 0 on and that from 10 on are whole, of the one from
+    20 on the first of two events is in time when it is measured: α falls twice by 0.5 * 0.5.
+    """
+    oracle = SlackOracle("coverage", length=10, aggregate="extreme", normal=0.5, gains=(0.5, 0.0))
+    kernel = Kernel(oracle)
+    kernel.follow([5, 15, 25], [1.0] * 3)
+    assert kernel.fractions[slack.ALPHA] == 0.75
+    kernel.numbers[slack.WATERMARK] = 100
+    for time in (26, 27, 4):
+        kernel.follow([time], [1.0])
+        assert kernel.fractions[slack.ALPHA] == 0.5
 
 
 def test_an_event_at_the_greatest_time_is_not_late_by_the_pause_behind_it() -> None:

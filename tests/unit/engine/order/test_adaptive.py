@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.properties import examples
-from support.slack_oracle import SlackOracle
 
 import outpace as op
 from outpace.compiler.kernel import head_start
@@ -27,6 +26,7 @@ from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bind.query import bind
 from outpace.pattern.disorder import Disorder
+from outpace.testing.slack import SlackOracle
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("at", pa.int64()), ("seq", pa.int64()), ("v", pa.int64())])
 QUERY = op.Query("q").order_by("ts").pattern("A").within(10)

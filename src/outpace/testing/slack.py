@@ -44,16 +44,28 @@ class SlackOracle:
     _behind: list[tuple[int, int]] = field(default_factory=list)
     _measured: set[int] = field(default_factory=set)
 
-    def follow(self, times: Iterable[int], values: Iterable[float]) -> list[str]:
-        """Take events as they arrive, and say what becomes of each."""
-        return [self._take(time, value) for time, value in zip(times, values, strict=True)]
+    def follow(
+        self, times: Iterable[int], values: Iterable[float], *, at_once: bool = False
+    ) -> list[str]:
+        """Take events as they arrive, and say what becomes of each.
 
-    def _take(self, time: int, value: float) -> str:
+        Where they arrive at once, none makes another one late.
+        """
+        before, fates = self.watermark, []
+        for time, value in zip(times, values, strict=True):
+            met = before if at_once else self.watermark
+            fates.append(self._take(time, value, late=met is not None and time < met))
+        return fates
+
+    def tell(self, time: int) -> None:
+        """Take a promise that no later event has a time before this."""
+        self.watermark = time if self.watermark is None else max(self.watermark, time)
+
+    def _take(self, time: int, value: float, *, late: bool) -> str:
         first = self.greatest is None
         greatest = time if self.greatest is None else self.greatest
         if self.ahead is not None and time - greatest > self.ahead:
             return "invalid"
-        late = self.watermark is not None and time < self.watermark
         raised = first or time > greatest
         delay = max(0, greatest - time)
         if raised:
@@ -77,7 +89,7 @@ class SlackOracle:
             self.slack = int(self.alpha * self.longest)
         self.slack = min(max(self.slack, self.least), self.most)
         behind = greatest - self.slack
-        self.watermark = behind if self.watermark is None else max(self.watermark, behind)
+        self.tell(behind)
         return "late" if late else "in time"
 
     def _quantile(self) -> int:
