@@ -1,4 +1,7 @@
-"""Real ticks of stocks through every reorderer: how long events wait, and how many are lost.
+"""Real ticks of stocks through reorderers: how long events wait, and how many are lost.
+
+Left out are `Punctuation`, which goes by what is told, and `Speculative`, which loses what the
+K-slack in it does.
 
 A file of ticks is CSV, maybe compressed, with the columns `price` and `stock_time_ms`, in the
 order in which ticks were recorded. Nobody wrote down when: a tick arrives at the latest time of

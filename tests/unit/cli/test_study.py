@@ -117,7 +117,9 @@ def test_a_study_that_is_not_known_is_refused() -> None:
 
 
 def test_the_page_says_how_it_was_measured() -> None:
+    assert "numbers to compare with the paper" in conditions(quick=True)
     assert "--quick" in conditions(quick=True)
+    assert "--quick" not in conditions(quick=False)
     assert re.search(r"on \d+ cores? of one machine", conditions(quick=False))
 
 
