@@ -1,7 +1,7 @@
 """The bound query: names resolved, types known, every read tied to a row of the match.
 
-Binding (`bind.py`) turns a `Query` and a schema into these values once; matchers, measures and
-`explain()` work from them alone. Navigation is pushed down to the leaves: a `Read` says by its
+Binding (`bind/query.py`) turns a `Query` and a schema into these values once; matchers, measures
+and `explain()` work from them alone. Navigation is pushed down to the leaves: a `Read` says by its
 `ReadPlace` which row it takes its value from, so evaluators need no notion of nesting. A navigated
 expression that would have a value although its row does not exist is guarded by a `Present`.
 """

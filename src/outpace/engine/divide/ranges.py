@@ -243,7 +243,7 @@ class RangeMatcher:
             yield match_rows(self._task, found.block, found.found)[0]
 
     def possible_matches(self, packed: Iterable[PackedRange]) -> Iterator[pa.RecordBatch]:
-        """Yield the matches that may count, packed by range as `merge_ranges` takes them."""
+        """Yield the matches that may count, packed by range as `RangeFilter` takes them."""
         for found in self._searched(packed):
             table, groups = self._possible(found)
             bounds = np.searchsorted(groups, np.arange(len(found.ranges) + 1))
