@@ -30,6 +30,16 @@ QUERIES: dict[str, Query] = {
     "unkeyed": kinds("A ->> B").within(9),
     "windowed": kinds("A -> C").over(op.windows.time(24, slide=8)).instances(2),
     "negation": kinds("A -> !B").within(7).no_skip(),
+    "uncertain": kinds("A -> !C -> B").within(20).no_skip().uncertain(4),
+    "drift": (
+        op.Query("q")
+        .order_by("ts")
+        .pattern("A+")
+        .define(A="kind <> 'end'")
+        .measures(total="SUM(id)", n="COUNT(*)")
+        .limit(1)
+        .over(op.windows.time(24), drift=3)
+    ),
 }
 #: Those of which Spark keeps no state but savepoints: they read the blocks of the log.
 REPLAYED = ("replayed", "replayed windows", "replayed slack")
@@ -61,6 +71,13 @@ CHANGING: dict[str, Query] = {
     "latest": QUERIES["corrected"].emit("latest"),
 }
 QUERIES |= CHANGING
+#: Those whose events are of several sources, of which the last one is silent for a while: the
+#: others wait for it for a time, by when events arrive.
+PATIENT: dict[str, Query] = {
+    "patient": QUERIES["keyed"].disorder(op.KSlack(SLACK, arrival="at", patience="100 ms")),
+}
+QUERIES |= PATIENT
+SOURCES = ("east", "north", "west")
 GROUPS: dict[str, QueryGroup] = {
     # The K differ, so they share a chain.
     "group": op.group(
@@ -114,7 +131,9 @@ def found_in(stream: DataFrame, name: str) -> DataFrame:
     if name == "join":
         left, right = (stream.where(stream["kind"].isin(kinds)) for kinds in SIDES)
         return op.join(left, right, **JOIN, disorder=op.KSlack(SLACK))
-    return op.match(stream, QUERIES[name], recovery="replay" if name in REPLAYED else None)
+    sources = SOURCES if name in PATIENT else None
+    recovery = "replay" if name in REPLAYED else None
+    return op.match(stream, QUERIES[name], sources=sources, recovery=recovery)
 
 
 def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:
@@ -133,7 +152,7 @@ def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:
             "kind": [*np.array(list("abcd"))[rng.integers(0, 4, size)].tolist(), "end"],
         }
     )
-    if name in QUERIES and name not in (*DISORDER, *CHANGING):
+    if name in QUERIES and name not in (*DISORDER, *CHANGING, *PATIENT):
         return Stream(table, op.match(table, QUERIES[name]))
     most = 10 * SLACK if name in ("corrected", "latest") else SLACK
     arrivals = times + rng.integers(0, most + 1, size + 1)
@@ -157,7 +176,19 @@ def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:
         sides = (table.filter(pc.field("kind").isin(kinds)) for kinds in SIDES)
         joined = op.join(*sides, **JOIN)
         return Stream(arriving, joined.filter(pc.field("ts") < END))
-    stream = op.open(QUERIES[name])
+    if name in PATIENT:
+        # No two events arrive at one time, in whichever pieces they do.
+        owners = rng.integers(0, len(SOURCES), size + 1)
+        middle = slice(size // 3, size // 2)
+        owners[middle] = rng.integers(0, len(SOURCES) - 1, len(owners[middle]))
+        table = table.set_column(
+            table.schema.get_field_index("at"),
+            "at",
+            pa.array(1000 * arrivals + np.arange(size + 1)),
+        )
+        table = table.append_column("source", pa.array(np.array(SOURCES)[owners]))
+        arriving = table.take(np.argsort(table["at"].to_numpy()))
+    stream = op.open(QUERIES[name], sources=SOURCES if name in PATIENT else None)
     found = [stream.push(arriving.slice(low, piece)) for low in range(0, size + 1, piece)]
     return Stream(arriving, pa.concat_tables(found))
 
