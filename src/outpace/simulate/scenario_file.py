@@ -1,7 +1,7 @@
 """Read scenarios from TOML files; what is wrong is shown with its line.
 
-The text is data: nothing in it is run; the how-to "Plan capacity" says how a file
-looks. In the place of a placement a file may have how to make one: a name, or a table with a `kind`.
+The text is data: nothing in it is run; the how-to "Plan capacity" says how a file looks.
+In the place of a placement a file may have how to make one: a name, or a table with a `kind`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ looked at, and where one search stops the next goes on.
 
 This is a division of the operator, and no other operator: `CoreMatcher` drives the matcher that an
 instance has, and neither orders, numbers, merges nor saves anything. An instance without windows
-keeps the rows of undecided matches and takes what comes next behind them (`PartitionMatcher`); it
+keeps the rows of undecided matches and takes the next rows behind them (`PartitionMatcher`); it
 knows neither where the search of an earlier task enters its rows, nor that rows behind the core are
 not its own, nor that rows in which no match starts need not be read. And it would copy: where both
 can do it, an instance takes twice the processor time for the same row groups.
