@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from chaos.processes import workers
 from pyspark.sql import DataFrame, SparkSession
 from support.streamed import events, kinds, ordered, read_pieces, rows_of, run, write_pieces
 
@@ -47,16 +47,19 @@ def told(frame: DataFrame, folder: Path, counter: str) -> list[int]:
 
 
 def kill_workers(spark: SparkSession) -> None:
-    """End the Python processes that wait for tasks, and delete what they have left to others."""
+    """End all Python processes that wait for tasks, and delete what they have left to others."""
 
     def own(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
-        yield pa.RecordBatch.from_pydict({"pid": [os.getpid()]})
+        yield pa.RecordBatch.from_pydict({"session": [os.getsid(0)]})
 
-    pids = {row.pid for row in spark.range(0, 8, 1, 8).mapInArrow(own, "pid long").collect()}
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+    # More of them may wait than two cores let work at once.
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(own, "session long").collect()
+    waiting = workers(row.session)
+    assert waiting
+    for worker in waiting:
+        worker.kill()
     for file in Path(tempfile.gettempdir(), f"outpace-soft-{os.getuid()}").iterdir():
         file.unlink(missing_ok=True)
 

@@ -34,6 +34,7 @@ from outpace.engine.window_match.result import (
     numbers_of_rows,
     with_changed_rows,
 )
+from outpace.errors import StateError
 from outpace.pattern.bound import CONFIRMED, DIFF, MATCH
 
 Mark = TypeVar("Mark")
@@ -186,7 +187,14 @@ class MatchHistory(Stateful, Generic[Mark]):
 
     def go_back(self, number: int) -> Mark:
         """Go back to a mark, and return it; the matches that came out since are to be compared."""
-        place = [stretch.number for stretch in self._stretches].index(number)
+        numbers = [stretch.number for stretch in self._stretches]
+        if number not in numbers:
+            raise StateError(
+                "the operator goes back to a mark that this part of it does not have",
+                detail=f"mark {number}, it has {numbers}",
+                hint="restore front, instances and back together, as they were saved",
+            )
+        place = numbers.index(number)
         since = self._stretches[place:]
         given = [one for stretch in since for one in stretch.given]
         if self._before is not None:

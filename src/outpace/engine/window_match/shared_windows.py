@@ -135,7 +135,7 @@ class SharedWindows(Stateful):
         """
         held = joined(self._held, events, keyed=self._keyed)
         slots = self._slots
-        waiting = joined_windows(take_windows(slots.all_windows, slots.entering), split.opened)
+        waiting = joined_windows(slots.waiting, split.opened)
         entering = self._entering(held, waiting, split.closed)
         begun_row = entering.row
         entered = self._entrance.search(held, entering) if self._entrance.starts else []
@@ -317,7 +317,7 @@ class SharedWindows(Stateful):
         slots.group_cursor[inside] = held.ordinal[row[inside]]
         # A partition without windows needs no rows.
         first = segments.bounds[1:].copy()
-        waiting = take_windows(slots.all_windows, slots.entering)
+        waiting = slots.waiting
         entering = places(held, waiting.partition, slots.entering_cursor)
         if self._back:
             # PREV needs those before, as far as they lie in a window.

@@ -129,6 +129,20 @@ class WindowSlots(Stateful):
         )
 
     @property
+    def waiting(self) -> Windows:
+        """The windows that have not joined a group; none of them is closed."""
+        held, at = self._slots, self.entering
+        return Windows(
+            held.partition[at],
+            held.number[at],
+            held.first[at],
+            np.full(len(at), OPEN),
+            held.start_time[at],
+            held.end_time[at],
+            np.full(len(at), -1),
+        )
+
+    @property
     def begun_at(self) -> int:
         """The arrival of the first event of all open windows; `OPEN` without any."""
         heads = self._heads[self._heads != NONE]

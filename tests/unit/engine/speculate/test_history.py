@@ -13,6 +13,7 @@ from outpace.engine.emission import ChangeCounters
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.speculate.history import GivenMatches, MatchHistory, Saying, changes, shown
 from outpace.engine.window_match.result import WindowMatches
+from outpace.errors import StateError
 
 FOUND = pa.schema([("a", pa.float64()), ("b", pa.list_(pa.int64())), ("c", pa.string())])
 OUTPUT = pa.schema([*FOUND, ("diff", pa.int64()), ("confirmed", pa.bool_())])
@@ -93,6 +94,13 @@ def told(history: MatchHistory[str], certain: int) -> list[tuple[int, int, bool]
     out = shown(OUTPUT, history.emit(certain), confirms=True, one_row=False)
     columns = (out.table[name].to_pylist() for name in ("diff", "confirmed"))
     return [*zip(out.ids.words[:, 0].tolist(), *columns, strict=True)]
+
+
+def test_a_mark_that_is_not_there_is_named() -> None:
+    kept = made()
+    kept.mark(0, "begin")
+    with pytest.raises(StateError, match="a mark that this part of it does not have"):
+        kept.go_back(8)
 
 
 def test_what_comes_out_is_compared_with_what_is_found_once_more() -> None:

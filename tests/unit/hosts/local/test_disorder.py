@@ -497,7 +497,7 @@ def test_rows_of_several_sources_come_in_one_push():
 
 def test_a_stream_tells_who_is_silent_and_replays_it(tmp_path, monkeypatch):
     now = [0]
-    for module in ("stream", "opened"):
+    for module in ("stream", "open_stream"):
         monkeypatch.setattr(f"outpace.hosts.local.{module}.clock_time", lambda: now[0])
     query = op.Query("q").order_by("ts").pattern("A").measures(at="A.ts")
     query = query.disorder(op.InOrder(patience="2 s", late="side"))
@@ -551,7 +551,7 @@ def test_an_event_says_when_it_arrived_or_is_invalid(kind, sources):
 
 def test_a_group_tells_which_times_went_on_without_a_source(monkeypatch):
     now = [0]
-    for module in ("group", "opened"):
+    for module in ("group", "open_stream"):
         monkeypatch.setattr(f"outpace.hosts.local.{module}.clock_time", lambda: now[0])
     query = op.Query("q").order_by("ts").pattern("A").measures(at="A.ts")
     first = query.disorder(op.InOrder(patience="2 s"))
