@@ -111,7 +111,7 @@ class RunOutcome:
 
 
 @dataclass
-class SavedPart:
+class LossyPart:
     """A part, what it was saved as, and what it took and said since.
 
     Parameters
@@ -244,7 +244,7 @@ def run_in_one_place(
     Returns what came out of each query, by its name.
     """
     outcomes: dict[str, RunOutcome] = defaultdict(RunOutcome)
-    kept = SavedPart("operator", make, lambda part, stimulus: part.step(stimulus), trace)
+    kept = LossyPart("operator", make, lambda part, stimulus: part.step(stimulus), trace)
     steps: list[Stimulus] = [*arrival.steps, SourceEnded()]
     for number, stimulus in enumerate(steps, 1):
         trace.say(line_of(stimulus))
@@ -267,7 +267,7 @@ def run_in_one_place(
     return outcomes
 
 
-def _refuse(kept: SavedPart, arrival: DrawnArrival, rows: pa.Table, trace: RunTrace) -> None:
+def _refuse(kept: LossyPart, arrival: DrawnArrival, rows: pa.Table, trace: RunTrace) -> None:
     """Push a row that comes before others, or one without a time, which must change nothing."""
     if not arrival.query.order:
         return  # No row is wrong there.
@@ -306,12 +306,12 @@ class Places:
         make = partial(Front, spec, block_size=lambda rows: min(most, int(rows.num_rows)))
         # Parts that go back together are saved together, too, with their oldest marks alone.
         apart = not spec.query.corrects
-        self._front = SavedPart("front", make, Front.step, trace, apart)
+        self._front = LossyPart("front", make, Front.step, trace, apart)
         self._instances = [
-            SavedPart(f"instance {number}", lambda: Instance(spec), Instance.step, trace, apart)
+            LossyPart(f"instance {number}", lambda: Instance(spec), Instance.step, trace, apart)
             for number in range(count)
         ]
-        self._back = SavedPart("back", lambda: Back(spec), Back.step, trace, apart)
+        self._back = LossyPart("back", lambda: Back(spec), Back.step, trace, apart)
         #: Deliveries, and answers to front and back, that are on their way.
         self._sent: list[deque[Deliver]] = [deque() for _ in range(count)]
         self._to_front: list[deque[Delivered]] = [deque() for _ in range(count)]
