@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,6 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.emission import ChangeCounters, emitted
 from outpace.engine.merge.merger import Merger, out_of_turn
 from outpace.engine.message import (
-    AllAnswered,
     Answer,
     Deliver,
     Delivered,
@@ -79,7 +79,7 @@ class Back(Stateful):
     """Puts the matches of instances together, in their order, each of them once.
 
     With `Deliver` it hears whose answers are due, so that `TurnEnded` lets out the matches that no
-    due answer can change; where all have answered, `AllAnswered` lets the rest out.
+    due answer can change, and all where none is due.
     """
 
     CHANGED = ("_merger", "_due", "_horizons", "_watermarks", "_history", "_timed_out")
@@ -118,7 +118,7 @@ class Back(Stateful):
     @property
     def settled(self) -> bool:
         """Whether the input has ended and every delivery is answered."""
-        return self._ended and not any(self._due)
+        return self._ended and not self.is_waiting
 
     def counters(self) -> BackCounters:
         """Return how many matches are held."""
@@ -131,13 +131,18 @@ class Back(Stateful):
         return history.oldest if history is not None and history.begun else None
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is due."""
+        return any(self._due)
+
+    @property
     def goes_back(self) -> bool:
         """Whether what came out is wrong until more answers come, for which a host waits."""
         return self._history is not None and self._history.went_back
 
     def step(
         self,
-        message: MarkSet | WentBack | Deliver | Routed | Delivered | TurnEnded | AllAnswered,
+        message: MarkSet | WentBack | Deliver | Routed | Delivered | TurnEnded,
     ) -> list[Emit]:
         """Take what happened and return what is complete."""
         match message:
@@ -147,8 +152,6 @@ class Back(Stateful):
                 self._arrived, self._ended = message.arrived, message.ended
                 self._certain, self._again = message.certain, message.again
                 self._oldest, self._now = message.oldest, message.now
-            case AllAnswered():
-                return self._emit(self._merger.rest())
             case TurnEnded():
                 return self._complete()
             case Deliver():
@@ -160,6 +163,8 @@ class Back(Stateful):
                 self._settle()
             case WentBack():
                 self._go_back(message.mark)
+            case _:
+                assert_never(message)
         return []
 
     def state(self) -> State:
@@ -208,38 +213,39 @@ class Back(Stateful):
 
     def _complete(self) -> list[Emit]:
         """Return what no due answer can change any more."""
-        if self._spec.windows is None and not any(self._due):
-            # What time makes final comes before the next event, which need not come soon.
-            return self._emit(self._merger.rest())
         now = ENDED if self._ended else self._arrived
         for number, (due, horizon) in enumerate(zip(self._due, self._horizons, strict=True)):
             frontier = due[0].arrived if due else now
             self._merger.advance(number, frontier, min(horizon, frontier))
-        return self._emit(self._merger.pop())
+        # What time makes final comes before the next event, which need not come soon.
+        return self._emit(self._merger.pop() if self.is_waiting else self._merger.rest())
 
     def _receive(self, instance: int, answer: Answer) -> None:
         """Take the answer to the first delivery that has none, or keep it for its turn."""
         if answer.checkpoint_bytes:
             self.changes = self.changes.plus(checkpoint_bytes=answer.checkpoint_bytes)
         due = self._due[instance]
-        waiting = (n for n, one in enumerate(due) if one.mark is None and one.answer is None)
-        if (place := next(waiting, None)) is None:
-            self._take(instance, answer)
+        for place, one in enumerate(due):
+            if one.mark is not None or one.answer is not None:
+                continue
+            if place:
+                due[place] = replace(one, answer=answer)
+                return
+            self._take_due(instance, answer)
+            if due:
+                self._settle()
             return
-        due[place] = replace(due[place], answer=answer)
-        self._settle()
+        raise out_of_turn(instance, "all that it was sent is answered")
 
     def _settle(self) -> None:
         """Take the answers whose turn it is, and stand at marks that have all answers before."""
         while True:
             for instance, due in enumerate(self._due):
                 while due and (answer := due[0].answer) is not None:
-                    first = due.popleft()
-                    if not first.useless:
-                        self._check_turn(instance, answer, first.arrived)
-                        self._take(instance, answer)
-            if not all(due and due[0].mark is not None for due in self._due):
-                return
+                    self._take_due(instance, answer)
+            for due in self._due:
+                if not due or due[0].mark is None:
+                    return
             (mark,) = {due.popleft() for due in self._due}
             assert self._history is not None
             assert mark.mark is not None
@@ -247,10 +253,15 @@ class Back(Stateful):
             self._history.mark(mark.mark, self._twin(mark.arrived))
             self.changes = self.changes.plus(checkpoint_bytes=self._merger.copied_bytes)
 
-    def _check_turn(self, instance: int, answer: Answer, first: int) -> None:
-        if answer.events and answer.frontier <= first:
-            detail = f"it goes up to event {answer.frontier}, and those from {first} on are due"
-            raise out_of_turn(instance, detail)
+    def _take_due(self, instance: int, answer: Answer) -> None:
+        """Take the answer that is due first, unless it is of no use."""
+        first = self._due[instance].popleft()
+        if first.useless:
+            return
+        if answer.events and answer.frontier <= first.arrived:
+            detail = f"it goes up to event {answer.frontier}, and those from {first.arrived} on"
+            raise out_of_turn(instance, f"{detail} are due")
+        self._take(instance, answer)
 
     def _take(self, instance: int, answer: Answer) -> None:
         self._merger.push(instance, answer.matches)

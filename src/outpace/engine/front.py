@@ -226,7 +226,7 @@ class Front(Stateful):
             case TurnEnded():
                 return [] if self._ended else [*self._told_to_all()]
             case EventsRecalled():
-                return [*self._redeliver(message.events, message.split)]
+                return self._redeliver(message.events, message.split)
         self.check()
         try:
             return self._take(message)
@@ -361,17 +361,17 @@ class Front(Stateful):
         fresh._schedule = schedule
         self.become(fresh)
 
-    def _redeliver(self, events: Events, split: Split) -> list[Deliver]:
+    def _redeliver(self, events: Events, split: Split) -> list[Move]:
         """Return what instances get of events that had their turn before, all at once."""
+        arrived = self.arrived
         if self._schedule is None:
-            return [Deliver(0, events, None, split, self.arrived)]
+            return [Deliver(0, events, None, split, arrived), Routed(arrived)]
         shares = self._schedule.route(events, split, self._loads)
         for one in shares:
             self._unanswered[one.instance] += 1
             self._loads[one.instance] += one.size
-        return [
-            Deliver(one.instance, events, one.ranges, one.split, self.arrived) for one in shares
-        ]
+        given = (Deliver(one.instance, events, one.ranges, one.split, arrived) for one in shares)
+        return [*given, Routed(arrived)]
 
     @property
     def unscheduled(self) -> State:

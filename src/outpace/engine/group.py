@@ -29,11 +29,13 @@ from outpace.engine.intake import JoinedIntakes
 from outpace.engine.message import (
     Aside,
     EventsArrived,
+    FrontMoved,
     Instruction,
     Move,
     SetAside,
     SourceEnded,
     Stimulus,
+    query_of,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.order.contract import OrderCounters, ReleasedEvents
@@ -200,7 +202,7 @@ class GroupOperator(SavedPart):
         self._lost = True
         for name, said in moves.items():
             with self._noted(going[name].spec.query):
-                given += going[name].carry(said)
+                given += going[name].step(FrontMoved(said))
         ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
         for order, events in zip(self._orders, released, strict=True):
             given += order.pass_on(events, self._noted, self.failed, ended=ended)
@@ -210,7 +212,7 @@ class GroupOperator(SavedPart):
         if not given:
             raise next(reversed(self.failed.values()))
         places = {name: place for place, name in enumerate(self._names)}
-        return sorted(given, key=lambda one: places[one.query])
+        return sorted(given, key=lambda one: places[query_of(one)])
 
     @contextmanager
     def _noted(self, query: Query, front: Front | None = None) -> Iterator[None]:

@@ -8,6 +8,7 @@ carries deliveries and answers between them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -300,8 +301,8 @@ class Routed:
 class TurnEnded:
     """All messages that there were are carried.
 
-    Matches that no due answer can change may come out of the back; a front tells every instance
-    where it is to stand.
+    Matches that no due answer can change come out of the back, and where none is due all that it
+    has; a front tells every instance where it is to stand.
     """
 
 
@@ -320,8 +321,20 @@ class EventsRecalled:
 
 
 @dataclass(frozen=True)
-class AllAnswered:
-    """Every delivery of the last stimuli is answered, so the matches are complete."""
+class OperatorLost:
+    """The operator was lost: another one is to stand where its last savepoint was made.
+
+    Parameters
+    ----------
+    savepoint
+        The savepoint.
+    rows, numbers
+        The events before it that it needs, and their numbers, which rise.
+    """
+
+    savepoint: Savepoint
+    rows: pa.Table
+    numbers: Integers
 
 
 class Aside(Enum):
@@ -388,10 +401,27 @@ class Save:
 Reply: TypeAlias = Delivered | DeliveryFailed
 #: What a front says.
 Move: TypeAlias = "SetAside | MarkSet | WentBack | Deliver | Routed"
+
+
+@dataclass(frozen=True)
+class FrontMoved:
+    """The front of an operator was asked before, and said this: the other parts are to take it."""
+
+    moves: Sequence[Move]
+
+
 Stimulus: TypeAlias = EventsArrived | WatermarkArrived | TimerFired | SourceEnded | ClockExchange
 #: What an operator hears, beside stimuli, that gives savepoints.
 Acknowledgement: TypeAlias = MatchesAcknowledged | RowsAcknowledged
-Instruction: TypeAlias = Emit | SetAside | Save
+#: What an operator says; `Deliver` where its instances are elsewhere.
+Instruction: TypeAlias = Emit | SetAside | Save | Deliver
+
+
+def query_of(instruction: Instruction) -> str:
+    """Return the name of the query that an instruction is of; deliveries have none."""
+    assert not isinstance(instruction, Deliver), "the instance is beside"
+    return instruction.query
+
 
 #: No windows open and none close.
 NO_SPLIT = Split(Windows.none(), Windows.none())

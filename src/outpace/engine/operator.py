@@ -3,9 +3,9 @@
 The front brings events into order, numbers them, says which windows they open and close, and which
 instance gets them (`front`). Instances match the windows that they are given; a partition without
 windows is the window that is always open (`instance`). The back puts their matches together, in
-their order (`back`). `WholeOperator` is the three in one place, with one instance; a host that has
-them in several places carries their messages. Each part is a state machine: a step is a function of
-its state and of the message.
+their order (`back`). `WholeOperator` is the three together: it alone knows what becomes of each
+message between them. A host that has instances in places of their own carries deliveries to them
+and answers back. Each part is a state machine: a step is a function of its state and the message.
 
 Memory: that of the parts, see there.
 Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
@@ -13,7 +13,8 @@ Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -23,27 +24,41 @@ from outpace.engine.front import Front, FrontCounters
 from outpace.engine.instance import Instance
 from outpace.engine.intake import Intake
 from outpace.engine.message import (
-    AllAnswered,
     Deliver,
     Delivered,
     DeliveryFailed,
     Emit,
+    FrontMoved,
     Instruction,
     Move,
     SetAside,
     Stimulus,
+    TurnEnded,
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import OrderCounters
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, require
+from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import (
     StateError,
 )
 
 
 class WholeOperator(Stateful):
-    """Front, one instance and back in one place.
+    """Front and back, with all that is carried between them and the instances.
+
+    Its one instance is beside them, and takes a delivery at once. Where several instances share the
+    windows, they are elsewhere: a delivery is an instruction, and `Delivered` tells of the answer.
+
+    Parameters
+    ----------
+    spec
+        The operator.
+    place
+        Which one it is, where each of several has events of its own.
+    block_size
+        As in `Front`.
 
     Examples
     --------
@@ -56,38 +71,70 @@ class WholeOperator(Stateful):
     [{'at': 2}]
     """
 
-    CHANGED = ("front", "instance", "back")
+    CHANGED = ("front", "_instance", "back")
 
-    def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
-        assert spec.instances is None, "instances that share windows have places of their own"
-        self.spec, self._place = spec, place
-        self.front, self.instance, self.back = Front(spec, place), Instance(spec), Back(spec)
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        place: int = 0,
+        block_size: Callable[[pa.Table], int] | None = None,
+    ) -> None:
+        self.spec, self._place, self._block_size = spec, place, block_size
+        self.front, self.back = Front(spec, place, block_size), Back(spec)
+        self._instance = Instance(spec) if spec.instances is None else None
 
-    def step(self, stimulus: Stimulus) -> list[Instruction]:
-        """Take what happened and return what is to be done; see `Front.step` for errors."""
-        return self.carry(self.front.step(stimulus))
+    def step(self, message: Stimulus | FrontMoved | Delivered) -> list[Instruction]:
+        """Take what happened and return what is to be done; see `Front.step` for errors.
 
-    def carry(self, moves: Sequence[Move]) -> list[Instruction]:
-        """Let instance and back take what the front said last, and return what is to be done."""
-        aside: list[Instruction] = []
-        begun, answered = self.instance.begun, False
+        The last instruction is an `Emit`: all that is complete by now.
+        """
+        match message:
+            case Delivered():
+                self._hear(message)
+                return [*self.back.step(TurnEnded())]
+            case FrontMoved():
+                return self._carry(message.moves)
+        return self._carry(self.front.step(message))
+
+    def _carry(self, moves: Sequence[Move]) -> list[Instruction]:
+        """Let instance and back take what the front said, and return what is to be done."""
+        given: list[Instruction] = []
+        instance, begun, answered = self._instance, self._begun, False
         try:
             for message in moves:
                 match message:
-                    case Deliver():
-                        answer = Delivered(0, self.instance.step(message))
-                        answered = True
-                        self.front.step(answer)
-                        self.back.step(answer)
                     case SetAside():
-                        aside.append(message)
+                        given.append(message)
+                    case Deliver() if instance is not None:
+                        answer = Delivered(0, instance.step(message))
+                        answered = True
+                        self.back.step(message)
+                        self._hear(answer)
+                    case Deliver():
+                        self.back.step(message)
+                        given.append(message)
                     case _:
                         self.back.step(message)
-            return [*aside, *self.back.step(AllAnswered())]
+            return [*given, *self.back.step(TurnEnded())]
         except BaseException:
-            if answered or self.instance.begun != begun:
+            if answered or self._begun != begun:
                 self.front.step(DeliveryFailed())
             raise
+
+    def _hear(self, answer: Delivered) -> None:
+        """Let front and back hear what an instance answered."""
+        self.front.step(answer)
+        self.back.step(answer)
+
+    @property
+    def _begun(self) -> int:
+        return 0 if self._instance is None else self._instance.begun
+
+    @property
+    def instance(self) -> Instance:
+        """The instance that is beside front and back."""
+        assert self._instance is not None, "instances that share windows are elsewhere"
+        return self._instance
 
     @property
     def operators(self) -> list[WholeOperator]:
@@ -159,7 +206,7 @@ class WholeOperator(Stateful):
                 f"the saved state belongs to a query {other}",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
-        fresh = WholeOperator(self.spec, self._place)
+        fresh = WholeOperator(self.spec, self._place, self._block_size)
         fresh.front.restore(state.part("front"))
         fresh.instance.restore(state.part("instance"), fresh.front)
         if self.spec.corrects:
@@ -190,3 +237,12 @@ def emit_of(instructions: Sequence[Instruction]) -> Emit:
     """Return what became final with one stimulus."""
     (emit,) = [one for one in instructions if isinstance(one, Emit)]
     return emit
+
+
+def joined_emit(emits: Sequence[Emit]) -> Emit:
+    """Return what became final in several steps, of one query, as that of the last."""
+    last = emits[-1]
+    matches = [one.matches for one in emits if len(one.matches)]
+    schema, timed_out = last.matches.table.schema, [one.timed_out for one in emits]
+    joined = WindowMatches.joined(schema, matches)
+    return replace(last, matches=joined, timed_out=pa.concat_tables(timed_out))

@@ -39,13 +39,11 @@ from outpace.engine.group_spec import GroupSpec, joined_rows
 from outpace.engine.instance import Instance
 from outpace.engine.match.contract import Matcher
 from outpace.engine.message import (
-    AllAnswered,
     Answer,
     Deliver,
     Delivered,
     Emit,
     HostLoad,
-    MarkSet,
     MatchesAcknowledged,
     Routed,
     TurnEnded,
@@ -421,9 +419,8 @@ class FrontStage:
             Cell(CellKind.EVENTS, delivery.instance, write_delivery(delivery, self._spec))
             for delivery in deliveries
         ]
-        if self._spec.corrects:
-            given.append(Cell(CellKind.MOVES, block=write_moves(messages)))
-        return [*given, *arriving.cells(aside)]
+        moves = Cell(CellKind.MOVES, block=write_moves(messages))
+        return [*given, moves, *arriving.cells(aside)]
 
 
 class InstanceStage:
@@ -471,27 +468,17 @@ class BackStage:
             answers[cell.sender].append(
                 read_answer(pa.py_buffer(cell.block), self._spec.found_columns)
             )
-        emits = []
         for cell in (one for one in cells if one.kind is CellKind.MOVES):
             for move in read_moves(pa.py_buffer(cell.block), self._spec):
-                if isinstance(move, MarkSet):
-                    # What was found before a mark is forgotten with what lies before it.
-                    emits += self.part.step(AllAnswered())
                 self.part.step(move)
                 if isinstance(move, Deliver):
                     answer = answers[move.instance].popleft()
                     self.part.step(Delivered(move.instance, answer))
-        for number, own in enumerate(answers):
-            for answer in own:
-                self.part.step(Delivered(number, answer))
-        emits += self.part.step(AllAnswered())
-        told = emitted_together(self._spec.query, [emit.matches for emit in emits])
+        (emit,) = self.part.step(TurnEnded())
         self.counters = Counters(
-            matches=sum(one.table.num_rows for one in told), **self.part.changes.since(known)
+            matches=emit.matches.table.num_rows, **self.part.changes.since(known)
         )
-        given = (replace(emit, matches=one) for emit, one in zip(emits, told, strict=True))
-        pulse = Cell(CellKind.PULSE, watermark=emits[-1].watermark)
-        return [*(cell for emit in given for cell in _emitted(emit)), pulse]
+        return [*_emitted(emit), Cell(CellKind.PULSE, watermark=emit.watermark)]
 
 
 Stage: TypeAlias = WholeStage | FrontStage | InstanceStage | BackStage

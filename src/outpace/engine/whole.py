@@ -31,6 +31,8 @@ from outpace.engine.message import (
     Deliver,
     Delivered,
     EventsArrived,
+    FrontMoved,
+    Routed,
     SourceEnded,
     Stimulus,
 )
@@ -141,10 +143,12 @@ def _in_steps(
     for low in range(0, max(1, total), size):
         piece = ordered.slice(low, size)
         if low + size < total:
-            moves = operator.front.step(EventsArrived(piece))
+            instructions = operator.step(EventsArrived(piece))
         else:
-            moves = [_last_delivery(operator.front, piece)]
-        yield emit_of(operator.carry(moves)).matches
+            last = _last_delivery(operator.front, piece)
+            routed = Routed(last.arrived, last.watermark, ended=True)
+            instructions = operator.step(FrontMoved([last, routed]))
+        yield emit_of(instructions).matches
         if progress is not None:
             progress(min(low + size, total), total)
 

@@ -15,7 +15,6 @@ from outpace.engine.back import Back
 from outpace.engine.front import Front
 from outpace.engine.instance import Instance
 from outpace.engine.message import (
-    AllAnswered,
     Answer,
     Deliver,
     Delivered,
@@ -270,8 +269,12 @@ def test_a_back_promises_no_time_before_all_have_answered() -> None:
     query = RISE.over(op.windows.count(2)).instances(2)
     spec = spec_of(query)
     back, nothing = Back(spec), WindowMatches.none(spec.bound.output)
-    back.step(Delivered(0, Answer(nothing, pa.table({}), 5, 5, 100)))
-    (emit,) = back.step(AllAnswered())
+    rows = pa.table({"ts": [1, 2], "x": [9, 8]})
+    for message in Front(spec).step(EventsArrived(rows)):
+        assert not isinstance(message, SetAside)
+        back.step(message)
+    back.step(Delivered(0, Answer(nothing, pa.table({}), 2, 2, 100)))
+    (emit,) = back.step(TurnEnded())
     assert emit.watermark == NO_TIME
 
 

@@ -64,7 +64,9 @@ def use_of(spec: OperatorSpec) -> Use:
     around = reach.back or reach.ahead or reach.anchored or reach.awaits_row
     ruled = query.limits or query.consumption is not Consume.NONE
     ruled = ruled or query.effective_selection is not Selection.PREFERRED
-    if chain_steps(task) is not None and local and not around and not ruled:
+    # Which events a chain has used is known by its instance alone, where it is beside.
+    beside = spec.instances is None
+    if chain_steps(task) is not None and local and not around and not ruled and beside:
         return Use.MATCHED
     # Where time may end a match, any event tells that it has passed.
     if task.bound.within is None and with_bits(task).drop_unused:

@@ -11,7 +11,7 @@ Paper: Lima et al., sections II-B and III-B5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -21,11 +21,10 @@ from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
 from outpace.engine.message import (
     Acknowledgement,
-    Emit,
     Instruction,
     RowsAcknowledged,
-    Stimulus,
 )
+from outpace.engine.operator import emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.event_needs import NeededNumbers
 from outpace.engine.recover.recoverable import RecoverableOperator
@@ -53,8 +52,13 @@ class CountedOperator(RecoverableOperator):
     (0, 3)
     """
 
-    def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
-        super().__init__(spec, place)
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        place: int = 0,
+        block_size: Callable[[pa.Table], int] | None = None,
+    ) -> None:
+        super().__init__(spec, place, block_size)
         #: How many rows came out of the stream, and how many of them are acknowledged.
         self.came_out = self.settled = 0
         #: How many rows each match has that is not acknowledged.
@@ -62,10 +66,13 @@ class CountedOperator(RecoverableOperator):
         #: How far time has come in what came out last.
         self._watermark = int(NO_TIME)
 
-    def step(self, stimulus: Stimulus | Acknowledgement) -> list[Instruction]:
-        """Take what happened and return what is to be done; no match that is acknowledged."""
-        turn = self.turn
-        return [self._counted(one, turn) for one in super().step(stimulus)]
+    def _given_of(self, instructions: list[Instruction]) -> list[Instruction]:
+        """Count the rows of matches among instructions that are not settled."""
+        given = super()._given_of(instructions)
+        emit = emit_of(given)
+        self._watermark = emit.watermark
+        self._count(emit.matches)
+        return given
 
     def _acknowledge(self, stimulus: Acknowledgement) -> None:
         """Take the acknowledgement of the first so many rows.
@@ -126,9 +133,7 @@ class CountedOperator(RecoverableOperator):
             numbers = np.arange(savepoint.at - rows.num_rows, savepoint.at)
             savepoint = replace(savepoint, trim=-1, skip=np.zeros((0, 2), np.int64))
         matches = self.rebuild(savepoint, rows, numbers).matches
-        self.settled = self.came_out = settled
-        self._sizes = []
-        self._count(matches)
+        self.settled, self.came_out = settled, settled + matches.table.num_rows
         return matches.table
 
     @property
@@ -141,14 +146,6 @@ class CountedOperator(RecoverableOperator):
             return self._watermark
         start = self._layout.start_open
         return self.front.intake.passed if start is None else start
-
-    def _counted(self, instruction: Instruction, turn: int) -> Instruction:
-        if not isinstance(instruction, Emit):
-            return instruction
-        found, self._watermark = instruction.matches, instruction.watermark
-        matches = self._unsettled(found, self._places(found, turn))
-        self._count(matches)
-        return instruction if matches is found else replace(instruction, matches=matches)
 
     def _count(self, matches: WindowMatches) -> None:
         self.came_out += matches.table.num_rows

@@ -33,17 +33,20 @@ from outpace.engine.message import (
     Acknowledgement,
     ClockExchange,
     Deliver,
+    Delivered,
     Emit,
     EventsArrived,
     EventsRecalled,
+    FrontMoved,
     Instruction,
     MatchesAcknowledged,
     Move,
+    OperatorLost,
     RowsAcknowledged,
     Save,
     Stimulus,
 )
-from outpace.engine.operator import WholeOperator, emit_of
+from outpace.engine.operator import WholeOperator, emit_of, joined_emit
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.arrivals import (
     ArrivedEvents,
@@ -96,13 +99,18 @@ class RecoverableOperator(WholeOperator):
     [{'at': 3}]
     """
 
-    def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        place: int = 0,
+        block_size: Callable[[pa.Table], int] | None = None,
+    ) -> None:
         check_recoverable(spec)
         #: What arrived, where something puts it in order; elsewhere numbers tell all.
         self._arrived: ArrivedEvents | None = None
         if is_put_in_order(spec):
             self._arrived, spec = ArrivedEvents(), replace(spec, traced=True)
-        super().__init__(spec, place)
+        super().__init__(spec, place, block_size)
         self._identity = identity_of(spec)
         self._use, self._keyed = use_of(spec), bool(spec.bound.partition_by)
         self._bits = with_bits(spec.task) if self._use is Use.FITTING and spec.task else None
@@ -131,34 +139,73 @@ class RecoverableOperator(WholeOperator):
         self._needed_until = 0
         if self._layout is None:
             self._base = self._standing(NOTHING)
-        matcher = self.instance.matcher
-        if self._use is Use.MATCHED and isinstance(matcher, WindowMatcher):
-            matcher.matched = []
+        #: How many events had had their turn when the last stimulus came, and whether matches came
+        #: of it.
+        self._before, self._gave = 0, False
+        #: The matches of events before a savepoint, while answers are due; None: none is rebuilt.
+        self._again: list[WindowMatches] | None = None
+        if self._instance is not None and self._use is Use.MATCHED:
+            matcher = self._instance.matcher
+            if isinstance(matcher, WindowMatcher):
+                matcher.matched = []
 
-    def step(self, stimulus: Stimulus | Acknowledgement) -> list[Instruction]:
-        """Take what happened and return what is to be done."""
-        match stimulus:
+    def step(
+        self, message: Stimulus | Acknowledgement | OperatorLost | FrontMoved | Delivered
+    ) -> list[Instruction]:
+        """Take what happened and return what is to be done.
+
+        What came out is complete before it is retained, so every delivery is answered before the
+        next stimulus.
+        """
+        match message:
+            case MatchesAcknowledged() | RowsAcknowledged():
+                self._acknowledge(message)
+                return [Save(self.spec.query.name, self._save())]
+            case Delivered():
+                return self._given_of(super().step(message))
+            case OperatorLost():
+                return self._given_of(self._stand(message))
             case ClockExchange():
                 raise UnsupportedError(
                     "clocks that are compared change the times of events, which are retained as "
                     "they came",
                     hint="compare no clocks, or save the state of the stream",
                 )
-            case MatchesAcknowledged() | RowsAcknowledged():
-                self._acknowledge(stimulus)
-                return [Save(self.spec.query.name, self._save())]
-        before, arrived, ids = self.front.arrived, self._arrived, None
-        if arrived is not None and isinstance(stimulus, EventsArrived):
-            ids = self.front.intake.ids_of(stimulus)
-        instructions = super().step(stimulus)
+        assert not self.back.is_waiting, "an answer to what came before is due"
+        arrived, ids = self._arrived, None
+        self._before = self.front.arrived
+        if arrived is not None and isinstance(message, EventsArrived):
+            ids = self.front.intake.ids_of(message)
+        instructions = super().step(message)
         if arrived is not None and ids is not None:
             arrived.take(ids)
-        matches = emit_of(instructions).matches
-        if len(matches):
-            self._given.add(self._places(matches, self.turn))
-        apart = len(matches) > 0 and self.front.arrived == before
-        self.turn += apart or (arrived is not None and not self.spec.event_driven)
-        return instructions
+        return self._given_of(instructions)
+
+    def _given_of(self, instructions: list[Instruction]) -> list[Instruction]:
+        """Note the matches among instructions, and return these without what is settled."""
+        emit, waiting = emit_of(instructions), self.back.is_waiting
+        found = emit.matches
+        if (again := self._again) is not None:
+            again.append(found)
+            found = WindowMatches.joined(self.spec.bound.output, [] if waiting else again)
+        if len(found):
+            places = self._places(found, self.turn if again is None else self._turns_of(found))
+            if again is not None:
+                order = np.lexsort(places[::-1])
+                found, places = found.take(order), places[:, order]
+            self._given.add(places)
+            self._gave = True
+            found = self._unsettled(found, places)
+        if not waiting:
+            self._end_turn()
+        return [*instructions[:-1], replace(emit, matches=found)]
+
+    def _end_turn(self) -> None:
+        """Tell apart what came before the same event, once all of it is known."""
+        if self._again is None:
+            apart = self._gave and self.front.arrived == self._before
+            self.turn += apart or (self._arrived is not None and not self.spec.event_driven)
+        self._again, self._gave = None, False
 
     def snapshot(self) -> Self:
         """Refuse: what a replay needs is known by its savepoints alone."""
@@ -250,6 +297,7 @@ class RecoverableOperator(WholeOperator):
         rows: pa.Table,
         numbers: Integers,
         stimuli: Sequence[tuple[int, Stimulus]] = (),
+        carry: Callable[[list[Instruction]], Sequence[Instruction]] = list,
     ) -> Emit:
         """Stand where the operator of a savepoint stood, with the events that were retained.
 
@@ -262,6 +310,9 @@ class RecoverableOperator(WholeOperator):
         stimuli
             The times and the end that came since: behind how many events, and which. Where
             something puts events in order, all stimuli, and those of events without their rows.
+        carry
+            Carries the deliveries among instructions to instances that are elsewhere, and returns
+            what is to be done once they have answered, with one `Emit`.
 
         Returns
         -------
@@ -269,53 +320,45 @@ class RecoverableOperator(WholeOperator):
             The matches behind the last one that was acknowledged.
         """
         self.check(savepoint)
-        kept = ~savepoint.drops(numbers)
-        if not kept.all():
-            rows, numbers = rows.filter(pa.array(kept)), numbers[kept]
         old = int(np.searchsorted(numbers, savepoint.at))
         later = numbers[old:]
         whole = not len(later) or int(later[-1]) == savepoint.at + len(later) - 1
         if not whole or not (np.diff(numbers) > 0).all():
             raise _missing(savepoint.at)
-        fresh = self._anew()
-        fresh._settled, fresh._seed = savepoint.settled, savepoint.seed
-        fresh.turn = savepoint.turn
-        parts = [fresh._stand(savepoint, rows.slice(0, old), numbers[:old])]
-        if fresh is not self:
-            self.become(fresh)
+        lost = OperatorLost(savepoint, rows.slice(0, old), numbers[:old])
+        emits = [emit_of(carry(self.step(lost)))]
         for stimulus in _steps(rows.slice(old), savepoint.at, stimuli):
             # A time that came before the savepoint, behind as many events, tells nothing new.
             if not self.front.ended:
-                turn = self.turn
-                emit = emit_of(self.step(stimulus))
-                places = self._places(emit.matches, turn)
-                parts.append(replace(emit, matches=self._unsettled(emit.matches, places)))
-        matches = WindowMatches.joined(self.spec.bound.output, [part.matches for part in parts])
-        return replace(parts[-1], matches=matches)
+                emits.append(emit_of(carry(self.step(stimulus))))
+        return joined_emit(emits)
 
-    def carry(self, moves: Sequence[Move]) -> list[Instruction]:
-        """Let instance and back take what the front said last, and note what is needed of it."""
-        carried = moves
-        if self._arrived is not None and self.spec.task is None:
-            carried = [self._without_ids(one) if isinstance(one, Deliver) else one for one in moves]
+    def _carry(self, moves: Sequence[Move]) -> list[Instruction]:
+        """Let instances and back take what the front said, and note what is needed of it."""
+        # What is taken again was noted when the savepoint was made.
+        given = _blocks(moves) if self._again is None else []
         # Before anything is taken, as a user's operator may say what cannot be.
-        given = _blocks(moves)
         used = [self._used(events) for events, _ in given]
-        instructions = self._let_take(carried)
+        instructions = super()._carry(self._without_ids(moves))
         if self._layout is not None:
             for (events, split), some in zip(given, used, strict=True):
                 self._add(events, some)
                 self._needed.use(self._layout.take(events, split, self.turn))
         return instructions
 
-    def _let_take(self, moves: Sequence[Move]) -> list[Instruction]:
-        """Let instance and back take what the front said."""
-        return super().carry(moves)
-
-    def _without_ids(self, delivery: Deliver) -> Deliver:
-        """Return a delivery without the ids of its events: a user's operator knows of none."""
-        rows = delivery.events.rows.select(self.spec.kept.names)
-        return replace(delivery, events=replace(delivery.events, rows=rows))
+    def _without_ids(self, moves: Sequence[Move]) -> Sequence[Move]:
+        """Return moves without the ids of events where a user's operator takes them."""
+        if self._arrived is None or self.spec.task is not None:
+            return moves
+        known: dict[int, Events] = {}
+        for one in moves:
+            if isinstance(one, Deliver) and id(one.events) not in known:
+                rows = one.events.rows.select(self.spec.kept.names)
+                known[id(one.events)] = replace(one.events, rows=rows)
+        return [
+            replace(one, events=known[id(one.events)]) if isinstance(one, Deliver) else one
+            for one in moves
+        ]
 
     def _add(self, events: Events, used: Booleans | None) -> None:
         """Note events, and which of them are used whatever comes of them."""
@@ -369,7 +412,8 @@ class RecoverableOperator(WholeOperator):
 
     def _save_windows(self, layout: WindowLayout) -> Savepoint:
         layout.drop(self._settled)
-        first, needed, matcher = layout.first, self._needed, self.instance.matcher
+        first, needed = layout.first, self._needed
+        matcher = None if self._instance is None else self._instance.matcher
         floor = int(first.min())
         self._given.keep(self._settled, floor, layout.holds)
         needed.trim(floor)
@@ -403,8 +447,22 @@ class RecoverableOperator(WholeOperator):
 
         return self._savepoint(self.came, self.turn, skip, make)
 
-    def _stand(self, savepoint: Savepoint, rows: pa.Table, numbers: Integers) -> Emit:
-        """Stand where a savepoint was made, and return the matches that it does not know of."""
+    def _stand(self, lost: OperatorLost) -> list[Instruction]:
+        """Stand where a savepoint was made, and return what is to be done for it."""
+        savepoint, rows, numbers = lost.savepoint, lost.rows, lost.numbers
+        self.check(savepoint)
+        kept = ~savepoint.drops(numbers)
+        if not kept.all():
+            rows, numbers = rows.filter(pa.array(kept)), numbers[kept]
+        fresh = type(self)(self.spec, self._place, self._block_size)
+        instructions = fresh._carry(fresh._stood(savepoint, rows, numbers))
+        self.become(fresh)
+        return instructions
+
+    def _stood(self, savepoint: Savepoint, rows: pa.Table, numbers: Integers) -> list[Move]:
+        """Stand where a savepoint was made, and return what instances are to take again."""
+        self._settled, self._seed = savepoint.settled, savepoint.seed
+        self.turn, self._again = savepoint.turn, []
         content = State.decode(savepoint.content)
         front = content.part("front")
         if self._arrived is not None:
@@ -414,7 +472,7 @@ class RecoverableOperator(WholeOperator):
         require(self.came == savepoint.at, "other events have come")
         if self._layout is None:
             self._stand_partitions(savepoint, content, rows, numbers)
-            return self._found(WindowMatches.none(self.spec.bound.output))
+            return []
         self._layout.restore(content.part("windows"))
         if self._arrived is not None:
             _, (places,) = content.part("places").content(1)
@@ -424,35 +482,14 @@ class RecoverableOperator(WholeOperator):
             rows, numbers = rows.take(pa.array(at)), placed
         events = self.front.recall(rows, numbers)
         split = self._layout.split(events, self.front.taken)
-        moves = self.front.step(EventsRecalled(events, split))
-        deliveries = [one for one in moves if isinstance(one, Deliver)]
-        if self._arrived is not None and self.spec.task is None:
-            deliveries = [self._without_ids(one) for one in deliveries]
-        matches = self._answer(deliveries).matches
         self._add(events, self._used(events))
         self._needed.use(self._layout.borders)
-        if len(matches):
-            turns = self._layout.turns(matches.partition, matches.window)
-            places = self._places(matches, turns)
-            order = np.lexsort(places[::-1])
-            matches, places = matches.take(order), places[:, order]
-            self._given.add(places)
-            matches = self._unsettled(matches, places)
-        return self._found(matches)
+        return self.front.step(EventsRecalled(events, split))
 
-    def _answer(self, deliveries: Sequence[Deliver]) -> Emit:
-        """Let instances take events that had their turn before, and return what they find."""
-        (delivery,) = deliveries
-        answer = self.instance.step(delivery)
-        return self._found(answer.matches)
-
-    def _found(self, matches: WindowMatches) -> Emit:
-        """Return matches that a replay gives; nobody asks for what timed out."""
-        return Emit(self.spec.query.name, matches, self.spec.timed_out.empty_table())
-
-    def _anew(self) -> RecoverableOperator:
-        """Return an operator of the same kind that has taken nothing."""
-        return RecoverableOperator(self.spec, self._place)
+    def _turns_of(self, matches: WindowMatches) -> Integers:
+        """Return the turns in which matches of events before a savepoint had come."""
+        assert self._layout is not None
+        return self._layout.turns(matches.partition, matches.window)
 
     # --- Partitions ------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from outpace.engine.codec.table import write_table
-from outpace.engine.message import EventsArrived, Instruction, Stimulus
+from outpace.engine.message import EventsArrived, Instruction, Stimulus, query_of
 from outpace.engine.wire import instructions_checksum, write_stimulus
 from outpace.errors import DataError, OutpaceError, StateError
 from outpace.files.small_file import open_regular
@@ -101,7 +101,7 @@ def outcome_of(instructions: Sequence[Instruction], of: Recordable) -> StepOutco
     if not isinstance(of, QueryGroup):
         return StepOutcome(Ending.DONE, instructions_checksum(instructions))
     checksum = 0
-    for name, own in groupby(instructions, lambda one: one.query):
+    for name, own in groupby(instructions, query_of):
         checksum = zlib.crc32(f"{name} {instructions_checksum([*own])}".encode(), checksum)
     return StepOutcome(Ending.DONE, checksum)
 

@@ -249,6 +249,13 @@ class RecoverableStream(StreamMatcher):
         """Return a new operator that is recovered by a replay."""
         return RecoverableOperator(spec)
 
+    def _carry(self, instructions: list[Instruction]) -> list[Instruction]:
+        """Carry deliveries to instances that are elsewhere, and return all else once it is known.
+
+        Here the one instance is beside.
+        """
+        return instructions
+
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
         self._check()
         operator = self.operator
@@ -260,7 +267,7 @@ class RecoverableStream(StreamMatcher):
         turn, rows = operator.turn, None
         if isinstance(stimulus, EventsArrived):
             rows = operator.retained(stimulus)
-        given = super()._instructions(stimulus)
+        given = self._carry(super()._instructions(stimulus))
         # The operator has taken what nobody could give it again, unless it is retained.
         self._failed = True
         self.log.retain(stimulus, rows, turn, ordered=is_put_in_order(operator.spec))
@@ -274,7 +281,7 @@ class RecoverableStream(StreamMatcher):
         assert savepoint is not None, "a stream begins with one"
         began = time.monotonic()
         rows, numbers = self.log.events()
-        emit = self.operator.rebuild(savepoint, rows, numbers, self.log.stimuli)
+        emit = self.operator.rebuild(savepoint, rows, numbers, self.log.stimuli, self._carry)
         self._replays, self._recover_s = 1, time.monotonic() - began
         self._begun, self._emits = True, {emit.query: emit}
         self._replayed = emit.matches.table

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from multiprocessing.connection import Connection, wait
 from typing import Final
 
@@ -30,14 +31,11 @@ from outpace.engine.message import (
     Delivered,
     Emit,
     HostLoad,
-    MarkSet,
-    Routed,
+    Instruction,
     SetAside,
     Stimulus,
-    TurnEnded,
-    WentBack,
 )
-from outpace.engine.operator import changes_of
+from outpace.engine.operator import WholeOperator, emit_of, joined_emit
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.wire import event_ids, pack_events, read_answer, write_delivery
 from outpace.hosts.background import compile_when_loaded, compiled_soon
@@ -79,6 +77,8 @@ class ParallelOperator:
         Told of every answer: the instance, what it did, and the answer.
     aside
         Told of the events that are set aside.
+    make
+        What the operator is: that of a run, or one that is recovered by a replay.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class ParallelOperator:
         memory: int = MEMORY,
         watch: Callable[[int, WorkResult, Answer], None] = lambda *answered: None,
         aside: Callable[[SetAside], None] = lambda aside: None,
+        make: type[WholeOperator] = WholeOperator,
     ) -> None:
         count = query.instance_count
         spec = OperatorSpec(
@@ -104,13 +105,13 @@ class ParallelOperator:
             brings_ids=brings_ids,
             traced=traced,
         )
+        self.operator = make(spec, block_size=self._block_size)
+        self._spec = spec = self.operator.spec
         if spec.matcher is not None:
             # Compiled here, once for all instances, which find it on disk.
             compile_when_loaded(spec.matcher)
         slots = max(_SLOTS_LEAST, _SLOTS_EACH * count)
         context = process_context()
-        self.front, self.back = Front(spec, block_size=self._block_size), Back(spec)
-        self._spec = spec
         self._watch, self._aside = watch, aside
         #: Parcels of each instance without an answer.
         self._parcels = [0] * count
@@ -142,6 +143,16 @@ class ParallelOperator:
         self._ring.close()
 
     @property
+    def front(self) -> Front:
+        """What knows of sources and of time."""
+        return self.operator.front
+
+    @property
+    def back(self) -> Back:
+        """What knows of the answers that are due."""
+        return self.operator.back
+
+    @property
     def room(self) -> bool:
         """Whether the next events can be sent without waiting."""
         return bool(self._slots.free) and max(self._parcels) < _PARCELS
@@ -149,7 +160,7 @@ class ParallelOperator:
     @property
     def changes(self) -> ChangeCounters:
         """What became of matches that may be taken back."""
-        return changes_of(self.front, self.back)
+        return self.operator.changes
 
     def load(self) -> HostLoad | None:
         """Return the load of the busiest instance in the last stretch of time."""
@@ -157,64 +168,58 @@ class ParallelOperator:
         return max(loads, key=lambda one: one.busy, default=None)
 
     def push(self, stimulus: Stimulus) -> Iterator[pa.Table]:
-        """Let the front take what happened, and yield matches as they become complete."""
-        deliveries: list[Deliver] = []
-        for message in self.front.step(stimulus):
-            match message:
+        """Let the operator take what happened, and yield matches as they become complete."""
+        for one in self.carry(self.operator.step(stimulus)):
+            match one:
                 case SetAside():
-                    self._aside(message)
-                case Deliver():
-                    deliveries.append(message)
-                case Routed():
-                    while deliveries and not self.room:
-                        self.receive(_TURN_S)
-                        yield self.pop()
-                    self._send(deliveries)
-                    self.back.step(message)
-                    deliveries = []
-                case MarkSet() | WentBack():
-                    self.back.step(message)
-        self.receive(0)
-        yield self.pop()
+                    self._aside(one)
+                case Emit():
+                    yield one.matches.table
+
+    def carry(self, instructions: Sequence[Instruction]) -> Iterator[Instruction]:
+        """Send deliveries as soon as there is room for them, and yield all else as it comes."""
+        yield from (one for one in instructions if not isinstance(one, Deliver))
+        deliveries = (one for one in instructions if isinstance(one, Deliver))
+        for _, block in groupby(deliveries, key=lambda one: id(one.events)):
+            while not self.room:
+                yield from self._receive(_TURN_S)
+            self._send([*block])
+        yield from self._receive(0)
         while self.back.goes_back:
             # What is wrong is corrected before more comes that may be late.
-            self.receive(_TURN_S)
-            yield self.pop()
+            yield from self._receive(_TURN_S)
 
-    def pop(self) -> pa.Table:
-        """Return the matches that are complete, in their order."""
-        (emit,) = self.back.step(TurnEnded())
-        return emit.matches.table
+    def carry_all(self, instructions: Sequence[Instruction]) -> list[Instruction]:
+        """Send deliveries, wait for all answers, and return all else, with one `Emit` behind."""
+        given = [*self.carry(instructions)]
+        while self.back.is_waiting:
+            given += self._receive(None)
+        emits = [one for one in given if isinstance(one, Emit)]
+        return [*(one for one in given if not isinstance(one, Emit)), joined_emit(emits)]
+
+    def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> list[pa.Table]:
+        """Take the answers that there are, or wait for one, and return what becomes complete.
+
+        See `Processes.receive`.
+        """
+        return [emit.matches.table for emit in self._receive(timeout, also)]
 
     def rest(self) -> Iterator[pa.Table]:
         """Wait for all answers, after the end of the input, and yield the rest of the matches."""
         while not self.back.settled:
-            self.receive(None)
-            yield self.pop()
+            yield from self.receive(None)
 
-    def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
-        """Take the answers that there are, or wait for one; see `Processes.receive`."""
+    def _receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> list[Emit]:
+        emits = []
         for instance, done in self._processes.receive(timeout, also):
             answer = read_answer(pa.py_buffer(done.answer), self._spec.found_columns)
-            answered = Delivered(instance, answer)
             self._parcels[instance] -= 1
-            self.front.step(answered)
-            self.back.step(answered)
+            emits.append(emit_of(self.operator.step(Delivered(instance, answer))))
             self._meters[instance].add(done.seconds, done.seconds)
             for slot in done.released:
                 self._slots.release(slot)
             self._watch(instance, done, answer)
-
-    def send_all(self, deliveries: Sequence[Deliver]) -> None:
-        """Send the deliveries of one block, and wait until there is room for them."""
-        while deliveries and not self.room:
-            self.receive(_TURN_S)
-        self._send(deliveries)
-
-    def receive_all(self) -> None:
-        """Wait until everything that was sent is answered."""
-        while any(self._parcels):
-            self.receive(None)
+        return emits
 
     def _block_size(self, rows: pa.Table) -> int:
         return largest_block(self._ring, rows.slice(0, BLOCK_ROWS).select(self._spec.kept.names))
@@ -250,7 +255,6 @@ class ParallelOperator:
             size = self._ring.write(slot, block)
             self.bytes_written += size
         for delivery, read, own in zip(deliveries, reads, recalled, strict=True):
-            self.back.step(delivery)
             at = slot if read else -1
             data = write_delivery(delivery, self._spec, apart=True) if own is None else own
             work = WorkItem(at, size, data)
@@ -280,13 +284,10 @@ class AnsweredAtOnce:
     room = True
     back = NothingBehind()
 
-    def pop(self) -> Found:
-        """Return what became complete meanwhile: nothing does."""
-        return {}
-
-    def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
-        """Wait for one of some connections; no answer comes."""
+    def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> list[Found]:
+        """Wait for one of some connections; no answer comes, and nothing becomes complete."""
         wait(list(also), timeout)
+        return []
 
 
 class OperatorsInProgram(AnsweredAtOnce):

@@ -13,11 +13,17 @@ from dataclasses import replace
 import pyarrow as pa
 
 from outpace.engine.front import Front
-from outpace.engine.message import Answer, Emit, EventsArrived, HostLoad, SetAside, Stimulus
+from outpace.engine.message import (
+    Answer,
+    Emit,
+    EventsArrived,
+    HostLoad,
+    Instruction,
+    SetAside,
+    Stimulus,
+)
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.recover.arrivals import is_put_in_order
 from outpace.engine.recover.recoverable import RecoverableOperator
-from outpace.engine.recover.shared_instances import SharedRecoverableOperator
 from outpace.engine.savepoint import Savepoint
 from outpace.hosts.local.recoverable import RecoverableStream
 from outpace.hosts.local.recovery_counters import RecoveryCounters
@@ -144,11 +150,16 @@ class _SharedStream(RecoverableStream):
             spec.schema,
             disorder=spec.disorder,
             sources=spec.sources,
-            traced=is_put_in_order(spec),
             watch=self._watch,
+            make=RecoverableOperator,
         )
-        alone = replace(spec, query=self._query.instances(1, self._query.scheduler))
-        return SharedRecoverableOperator(alone, self.processes)
+        operator = self.processes.operator
+        assert isinstance(operator, RecoverableOperator)
+        return operator
+
+    def _carry(self, instructions: list[Instruction]) -> list[Instruction]:
+        processes = self.processes
+        return instructions if processes is None else processes.carry_all(instructions)
 
     def close(self) -> None:
         """End the processes, and let others go on with the log."""

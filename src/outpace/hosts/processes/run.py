@@ -431,8 +431,8 @@ class Run(WatchedRun):
             elif operator.back.settled:
                 return
             quiet = self._reading and item is None
-            operator.receive(self._pause(operator, item), [reader.wakes] if quiet else [])
-            yield operator.pop()
+            wakes = [reader.wakes] if quiet else []
+            yield from operator.receive(self._pause(operator, item), wakes)
             self._look(operator)
 
     def _compare_clocks(self, operator: _Operator) -> Iterator[pa.Table]:

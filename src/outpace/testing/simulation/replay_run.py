@@ -6,26 +6,25 @@ them when it likes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 
-from outpace.engine.back import Back
-from outpace.engine.front import Front
 from outpace.engine.instance import Instance
 from outpace.engine.message import (
     Deliver,
     Delivered,
     EventsArrived,
+    Instruction,
     MatchesAcknowledged,
+    SetAside,
     SourceEnded,
 )
-from outpace.engine.operator import emit_of
+from outpace.engine.operator import emit_of, joined_emit
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.arrivals import is_put_in_order, retained_schema
 from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
-from outpace.engine.recover.shared_instances import SharedRecoverableOperator
 from outpace.engine.savepoint import Savepoint
 from outpace.engine.window_match.result import WindowMatches
 from outpace.ingest.retained_log import RetainedLog
@@ -74,28 +73,26 @@ class Receiver:
 
 
 class InstancesInTurn:
-    """Instances that share windows, in one place; they answer in any order."""
+    """Instances that share the windows of an operator, in one place; they answer in any order."""
 
-    def __init__(self, spec: OperatorSpec, random: Random) -> None:
-        self.front, self.back = Front(spec), Back(spec)
+    def __init__(self, operator: RecoverableOperator, random: Random) -> None:
+        self._operator, self._random = operator, random
+        spec = operator.spec
         self._instances = [Instance(spec) for _ in range(spec.instances or 1)]
-        self._random = random
-        self._sent: list[list[Deliver]] = [[] for _ in self._instances]
 
-    def send_all(self, deliveries: Sequence[Deliver]) -> None:
-        """Give instances the deliveries of one block."""
-        for delivery in deliveries:
-            self.back.step(delivery)
-            self._sent[delivery.instance].append(delivery)
-
-    def receive_all(self) -> None:
-        """Let all answer."""
-        while waiting := [number for number, sent in enumerate(self._sent) if sent]:
+    def carry(self, instructions: list[Instruction]) -> list[Instruction]:
+        """Let all take what is delivered to them, and return all else, with one `Emit`."""
+        sent: list[deque[Deliver]] = [deque() for _ in self._instances]
+        for one in instructions:
+            if isinstance(one, Deliver):
+                sent[one.instance].append(one)
+        emits = [emit_of(instructions)]
+        while waiting := [number for number, queue in enumerate(sent) if queue]:
             number = self._random.choice(waiting)
-            answer = self._instances[number].step(self._sent[number].pop(0))
-            answered = Delivered(number, answer)
-            self.front.step(answered)
-            self.back.step(answered)
+            answer = self._instances[number].step(sent[number].popleft())
+            emits.append(emit_of(self._operator.step(Delivered(number, answer))))
+        aside = (one for one in instructions if isinstance(one, SetAside))
+        return [*aside, joined_emit(emits)]
 
 
 def run_recovered(
@@ -103,14 +100,13 @@ def run_recovered(
 ) -> RunOutcome:
     """Drive an operator that is lost now and then, and rebuilt by a replay."""
 
-    def make() -> RecoverableOperator:
+    def make() -> tuple[RecoverableOperator, Callable[[list[Instruction]], list[Instruction]]]:
+        operator = RecoverableOperator(spec)
         if spec.instances is None:
-            return RecoverableOperator(spec)
-        ordered = is_put_in_order(spec)
-        shared = InstancesInTurn(replace(spec, traced=ordered), random)
-        return SharedRecoverableOperator(replace(spec, instances=None), shared)
+            return operator, list
+        return operator, InstancesInTurn(operator, random).carry
 
-    operator, receiver = make(), Receiver()
+    (operator, carry), receiver = make(), Receiver()
     retained = RetainedLog()
     retained.begin(retained_schema(spec))
     retained.thin(savepoint_of(operator.step(MatchesAcknowledged())))
@@ -119,7 +115,7 @@ def run_recovered(
         trace.say(line_of(stimulus))
         turn = operator.turn
         rows = operator.retained(stimulus) if isinstance(stimulus, EventsArrived) else None
-        receiver.take(emit_of(operator.step(stimulus)).matches)
+        receiver.take(emit_of(carry(operator.step(stimulus))).matches)
         retained.retain(stimulus, rows, turn, ordered=is_put_in_order(spec))
         if random.random() < often:
             number = receiver.acknowledged(random)
@@ -128,9 +124,10 @@ def run_recovered(
             retained.thin(Savepoint.decode(savepoint.encode()))
         if random.random() < 0.3:
             trace.say("  the operator is lost")
-            operator = make()
+            operator, carry = make()
             assert retained.savepoint is not None
-            again = operator.rebuild(retained.savepoint, *retained.events(), retained.stimuli)
+            events = retained.events()
+            again = operator.rebuild(retained.savepoint, *events, retained.stimuli, carry)
             receiver.replay(again.matches)
-    receiver.take(emit_of(operator.step(SourceEnded())).matches)
+    receiver.take(emit_of(carry(operator.step(SourceEnded()))).matches)
     return receiver.finish()
