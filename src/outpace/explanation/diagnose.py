@@ -31,7 +31,7 @@ class Stop(Enum):
     ENDED = "ended"
     """No further row."""
     WITHIN = "within"
-    """The row comes too late."""
+    """The row comes when the time of WITHIN is over."""
     NEGATION = "negation"
     """The row is one that must not come."""
     UNTIL = "until"
@@ -62,7 +62,7 @@ def first_obstacle(
     for row in range(last + 1, evidence.size + 1):
         if row == evidence.size:
             return Obstacle(Stop.ENDED, row)
-        if is_too_late(evidence, run, row):
+        if exceeds_within(evidence, run, row):
             return Obstacle(Stop.WITHIN, row)
         if row - last > ROWS_MAX:
             return Obstacle(Stop.UNDECIDED, row)
@@ -90,7 +90,7 @@ def first_obstacle(
     raise AssertionError("the rows after a run end at the partition's end")
 
 
-def is_too_late(evidence: Evidence, run: TracedRun, row: int) -> bool:
+def exceeds_within(evidence: Evidence, run: TracedRun, row: int) -> bool:
     """Whether WITHIN forbids to take a row after a run."""
     within = evidence.task.bound.within
     return within is not None and evidence.elapsed(_measured_from(evidence, run), row) >= within
@@ -128,7 +128,7 @@ def explain_move(
                     f"{name}: no row up to the end fits ({counted(len(looked), 'row')} looked at)"
                 ]
         case Stop.WITHIN:
-            lines = [f"{name}: {_lateness(evidence, run, obstacle.row)}"]
+            lines = [f"{name}: {_excess(evidence, run, obstacle.row)}"]
             if looked:
                 lines.append(f"  no row before it fits ({counted(len(looked), 'row')} looked at)")
             elif evidence.holds(variable, obstacle.row, run, number):
@@ -168,7 +168,7 @@ def _trailing_hit(
     first = run.rows[-1] + 1
     final = first + 1 if negation.immediate else first + ROWS_MAX
     for row in range(first, min(evidence.size, final)):
-        if not negation.immediate and is_too_late(evidence, run, row):
+        if not negation.immediate and exceeds_within(evidence, run, row):
             return None
         if evidence.holds(negation.variable, row, run, number):
             return row
@@ -190,13 +190,13 @@ def _measured_from(evidence: Evidence, run: TracedRun) -> int:
     return run.rows[0] if first_to_last else run.rows[-1]
 
 
-def _lateness(evidence: Evidence, run: TracedRun, row: int) -> str:
+def _excess(evidence: Evidence, run: TracedRun, row: int) -> str:
     within = evidence.task.bound.within
     assert within is not None
     start = _measured_from(evidence, run)
     elapsed = evidence.elapsed(start, row)
     over = elapsed - within
-    how_much = f"{evidence.duration_text(over)} too late" if over else "just too late"
+    how_much = f"{evidence.duration_text(over)} too long" if over else "just too long"
     return (
         f"{evidence.row_name(row)} comes {evidence.duration_text(elapsed)} after "
         f"{evidence.row_name(start)}, WITHIN allows less than {evidence.duration_text(within)} "

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Final
 
 from outpace.engine.match.program import ACCEPT, Program, Transition
-from outpace.explanation.diagnose import ROWS_MAX, explain_accept, is_too_late
+from outpace.explanation.diagnose import ROWS_MAX, exceeds_within, explain_accept
 from outpace.explanation.evidence import Evidence, TracedRun
 from outpace.pattern.ast import Link
 from outpace.pattern.bound import PredicateClass
@@ -155,7 +155,7 @@ class _Search:
         open_holds = {hold for move in active for hold in move.holds}
         for row in range(last + 1, min(self.evidence.size, last + 1 + ROWS_MAX)):
             self.steps += 1
-            if not active or self.steps > STEPS_MAX or is_too_late(self.evidence, run, row):
+            if not active or self.steps > STEPS_MAX or exceeds_within(self.evidence, run, row):
                 return
             at_once = row == last + 1
             if at_once and any(n.immediate and self._holds(n.variable, row, run) for n in ends):

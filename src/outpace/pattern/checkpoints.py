@@ -33,10 +33,10 @@ class CheckpointWork:
         Seconds that one more event takes, and one more checkpoint with what stops there. They are
         estimated from what the host measures; a first guess where it does not.
     apart
-        How many events go on between two times that the operator goes back, as of late; those that
+        How many events go on between two times that the operator goes back, recently; those that
         go on once more count, too.
     missed
-        Which part of the events between two checkpoints it went back behind, as of late, though
+        Which part of the events between two checkpoints it went back behind, recently, though
         they lay before the late one.
     used
         Which part of all checkpoints it went back to.

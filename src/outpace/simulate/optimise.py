@@ -193,12 +193,12 @@ class _Search:
         result = simulate(judged(replace(self._scenario, placement=placement)), self._engine)
         target = self._target
         latency = worst_percentile(result, target.percentile) if keeps_up(result) else math.inf
-        lateness = latency / target.seconds
+        ratio = latency / target.seconds
         machines, all_machines = len(set(placement.values())), len(self._capacities)
-        if lateness <= 1:
-            return _Candidate(placement, machines + lateness / 2, latency, True)
-        # The later the worse, and worse than any that meets the target, however late.
-        return _Candidate(placement, all_machines + 2 - 1 / lateness, latency, False)
+        if ratio <= 1:
+            return _Candidate(placement, machines + ratio / 2, latency, True)
+        # The slower the worse, and worse than any that meets the target, however slow.
+        return _Candidate(placement, all_machines + 2 - 1 / ratio, latency, False)
 
     def _carries(self, placement: Mapping[str, str]) -> bool:
         """Whether every machine can carry what is on it."""

@@ -137,8 +137,8 @@ class Result:
         The utilisation is the part of its VM's instructions that it used while its query ran. The
         queue's mean and maximum are over the ends of the steps of the history after the warm-up.
         """
-        late = [end > self.layout.warm_up_ticks for _, end in self._steps()]
-        queue = self.recording.vertex_queue[late]
+        warm = [end > self.layout.warm_up_ticks for _, end in self._steps()]
+        queue = self.recording.vertex_queue[warm]
         used = self.recording.processed * np.array(self.layout.costs) + self.recording.setup
         offered = self._offered_to_vertices([self._counted()])[0]
         return pa.table(

@@ -81,12 +81,12 @@ def test_the_row_that_breaks_contiguity_is_named():
     ]
 
 
-def test_a_row_that_comes_too_late_is_named():
+def test_a_row_behind_the_time_of_within_is_named():
     late = query("A -> L").within("25 minutes")
     assert after(told(searched(EVENTS, late), [0, 4])) == [
         "after row 0:",
         "  L: row 4 comes 30 minutes after row 0, WITHIN allows less than 25 minutes "
-        "(5 minutes too late)",
+        "(5 minutes too long)",
         "    no row before it fits (3 rows looked at)",
         "    row 1:",
         "      kind = 'c'  'x' = 'c'  false",
@@ -95,7 +95,7 @@ def test_a_row_that_comes_too_late_is_named():
     assert after(told(searched(EVENTS, just), [3, 4])) == [
         "after row 3:",
         "  L: row 4 comes 10 minutes after row 3, WITHIN allows less than 10 minutes "
-        "(just too late)",
+        "(just too long)",
         "    it would fit otherwise",
     ]
 

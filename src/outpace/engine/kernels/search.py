@@ -168,11 +168,11 @@ class Cursor(NamedTuple):
 class Stack(NamedTuple):
     """Room for one search: a frame for each take so far and one before the first.
 
-    A frame holds the take and what is left to try after it; `late` says whether WITHIN, counted
-    from this start, had a part in what failed after it. `integers` and `floats` are the registers
-    of compiled predicates, those of the empty run first. The memo holds failures; `memo_state` is
-    the number of entries, whether it is in use, the stamp of the current start, and the entries
-    before it. `paused` says where a call paused.
+    A frame holds the take and what is left to try after it; `timed_out` says whether WITHIN,
+    counted from this start, had a part in what failed after it. `integers` and `floats` are the
+    registers of compiled predicates, those of the empty run first. The memo holds failures;
+    `memo_state` is the number of entries, whether it is in use, the stamp of the current start, and
+    the entries before it. `paused` says where a call paused.
     """
 
     state: Numbers
@@ -182,7 +182,7 @@ class Stack(NamedTuple):
     group: Numbers
     alive: Numbers
     released: Numbers
-    late: Numbers
+    timed_out: Numbers
     run_rows: Numbers
     run_labels: Numbers
     integers: Numbers
@@ -243,7 +243,7 @@ def search(
     guarded, variables, flags = program.guarded, program.variable, program.flags
     frame_state, frame_row, frame_event = stack.state, stack.row, stack.event
     frame_move, frame_group, frame_alive = stack.move, stack.group, stack.alive
-    frame_released, frame_late = stack.released, stack.late
+    frame_released, frame_timed_out = stack.released, stack.timed_out
     run_rows, run_labels = stack.run_rows, stack.run_labels
     integers, floats = stack.integers, stack.floats
     memo_keys, memo_stamps, memo_state = stack.memo_keys, stack.memo_stamps, stack.memo_state
@@ -335,7 +335,7 @@ def search(
                 frame_group[0] = 0
                 frame_alive[0] = group_bits[0]
                 frame_released[0] = 0
-                frame_late[0] = 0
+                frame_timed_out[0] = 0
                 work += 1
             stamp = memo_state[2]
             reach = max(reach, start + 1)
@@ -386,15 +386,15 @@ def search(
                                             event < bound and np.int64(masks[event]) & wanted == 0
                                         ):
                                             event += 1
-                                late = event >= bound and event < end
+                                timed_out = event >= bound and event < end
                                 if rules.within_kind == WITHIN_PREVIOUS and event < end:
-                                    late = times[event] >= deadline
+                                    timed_out = times[event] >= deadline
                                 if event >= end and rules.within_kind != WITHIN_NONE:
-                                    late = floor[segment] >= deadline
-                                if late:
+                                    timed_out = floor[segment] >= deadline
+                                if timed_out:
                                     reach = max(reach, event)
                                     passed = max(passed, deadline)
-                                    frame_late[depth] = 1
+                                    frame_timed_out[depth] = 1
                                     break
                                 if event >= end:
                                     if ended:
@@ -540,7 +540,7 @@ def search(
                                             place = memo_slot(memo_keys, memo_stamps, stamp, key)
                                             if memo_stamps[place] == stamp:
                                                 taken = False
-                                                frame_late[depth] = 1
+                                                frame_timed_out[depth] = 1
                                             elif memo_stamps[place] == ANY_START:
                                                 taken = memo_keys[place] != key
                                         if taken:
@@ -604,7 +604,7 @@ def search(
                     frame_group[depth] = group
                     frame_alive[depth] = group_bits[group]
                     frame_released[depth] = 0
-                    frame_late[depth] = 0
+                    frame_timed_out[depth] = 0
                     continue
                 if group_end < top:
                     # A call costs more than most searches, so only what is guarded makes one.
@@ -657,11 +657,11 @@ def search(
                     if memo_keys[place] != key or memo_stamps[place] != ANY_START:
                         memo_keys[place] = key
                         # What another start has looked at, this one has not.
-                        depends = rules.within_kind == WITHIN_FIRST and frame_late[depth]
+                        depends = rules.within_kind == WITHIN_FIRST and frame_timed_out[depth]
                         memo_stamps[place] = stamp if depends or sweeping else ANY_START
                         memo_state[0] += 1
                 depth -= 1
-                frame_late[depth] |= frame_late[depth + 1]
+                frame_timed_out[depth] |= frame_timed_out[depth + 1]
 
             if outcome == PENDING:
                 if not sweeping:

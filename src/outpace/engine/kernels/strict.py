@@ -67,8 +67,8 @@ def search_strict(
     floor, first_ordinal, ended = rows.floor, rows.first_ordinal, rows.ended
     first_move, target, flags = program.first_move, program.target, program.flags
     variables, strict_next = program.variable, program.strict_next
-    # A frame holds its state and the next move to try; `late` is as in the general kernel.
-    frame_state, frame_move, frame_late = stack.state, stack.move, stack.late
+    # A frame holds its state and the next move to try; `timed_out` is as in the general kernel.
+    frame_state, frame_move, frame_timed_out = stack.state, stack.move, stack.timed_out
     run_rows, run_labels = stack.run_rows, stack.run_labels
     memo_keys, memo_stamps, memo_state = stack.memo_keys, stack.memo_stamps, stack.memo_state
     next_row, number, reaches, passes = cursor.next_row, cursor.number, cursor.reach, cursor.passed
@@ -137,7 +137,7 @@ def search_strict(
             # A search pauses right after a take, when nothing has been tried after it.
             move = first_move[state]
             top = first_move[state + 1]
-            frame_late[depth] = 0
+            frame_timed_out[depth] = 0
             outcome = FAILED
             last_seen = start
             begun = steps
@@ -162,12 +162,12 @@ def search_strict(
                         outcome = MATCHED
                         break
                     if event >= bound:
-                        late = event < end
+                        timed_out = event < end
                         if event >= end and rules.within_kind == WITHIN_FIRST:
-                            late = floor[segment] >= deadline
-                        if late:
+                            timed_out = floor[segment] >= deadline
+                        if timed_out:
                             passed = max(passed, deadline)
-                            frame_late[depth] = 1
+                            frame_timed_out[depth] = 1
                         elif ended:
                             reach = REACHED_END
                         else:
@@ -211,7 +211,7 @@ def search_strict(
                         key = position * size + event
                         place = memo_slot(memo_keys, memo_stamps, stamp, key)
                         if memo_stamps[place] == stamp:
-                            frame_late[depth] = 1
+                            frame_timed_out[depth] = 1
                             continue
                         if memo_stamps[place] == ANY_START and memo_keys[place] == key:
                             continue
@@ -230,7 +230,7 @@ def search_strict(
                     state = position + 1
                     move = first_move[state]
                     top = first_move[state + 1]
-                    frame_late[depth] = 0
+                    frame_timed_out[depth] = 0
                     if steps > last_step:
                         next_row[segment] = start
                         if steps > rules.budget:
@@ -255,12 +255,12 @@ def search_strict(
                     key = (state - 1) * size + event - 1
                     place = memo_slot(memo_keys, memo_stamps, stamp, key)
                     if memo_keys[place] != key or memo_stamps[place] != ANY_START:
-                        depends = rules.within_kind == WITHIN_FIRST and frame_late[depth] != 0
+                        depends = rules.within_kind == WITHIN_FIRST and frame_timed_out[depth] != 0
                         memo_keys[place] = key
                         memo_stamps[place] = stamp if depends else ANY_START
                         memo_state[0] += 1
                 depth -= 1
-                frame_late[depth] |= frame_late[depth + 1]
+                frame_timed_out[depth] |= frame_timed_out[depth + 1]
                 state = frame_state[depth]
                 move = frame_move[depth]
                 top = first_move[state + 1]

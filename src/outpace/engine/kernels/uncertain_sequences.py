@@ -68,20 +68,20 @@ def _open(
     if way == _LEAVE:
         level[STEP, size], level[GAP, size] = step + 1, steps.steps[BEHIND, step]
         steps.steps[BEGIN, step + 1] = size
-        row = events.early[level[LATEST, size - 1]]
+        row = events.earliest[level[LATEST, size - 1]]
     else:
         level[STEP, size], level[GAP, size] = step, steps.steps[BETWEEN, step]
         row = before + 1
     level[CURSOR, size] = events.next_fitting[level[STEP, size], row]
     gap = level[GAP, size]
     latest = level[LEAST, size - 1] + steps.within + bound
-    row = events.next_forbidden[gap, events.late[before]]
+    row = events.next_forbidden[gap, events.behind[before]]
     if (steps.varying >> gap) & 1:
         while row < high and times[row] < latest and not confirms(events, steps, level, gap, row):
             row = events.next_forbidden[gap, row + 1]
     last = high
     if row < high:
-        last = events.late[row]
+        last = events.behind[row]
     if last == high or times[last - 1] >= latest:
         last = first_at(times, low, last, before, latest)
     level[LAST, size] = min(last, end) - 1
@@ -89,17 +89,17 @@ def _open(
 
 @compiled_when_worth
 def find_reach(
-    times: Numbers, segments: Numbers, bound: int, early: Numbers, late: Numbers
+    times: Numbers, segments: Numbers, bound: int, earliest: Numbers, behind: Numbers
 ) -> None:
     """Find for each row the first at most a bound before it, and the first further behind it."""
     for segment in range(len(segments) - 1):
-        first = behind = segments[segment]
+        first = further = segments[segment]
         for row in range(segments[segment], segments[segment + 1]):
             while times[first] < times[row] - bound:
                 first += 1
-            while behind < segments[segment + 1] and times[behind] <= times[row] + bound:
-                behind += 1
-            early[row], late[row] = first, behind
+            while further < segments[segment + 1] and times[further] <= times[row] + bound:
+                further += 1
+            earliest[row], behind[row] = first, further
 
 
 @compiled_when_worth

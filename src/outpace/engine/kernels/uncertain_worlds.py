@@ -51,7 +51,7 @@ class SearchedRows(NamedTuple):
     times, widths, sources, slots
         The time of each row, how far true ones may lie apart, and its source by number; room for a
         number of each source.
-    early, late
+    earliest, behind
         For each row the first that may lie before it by its time, and the first that surely lies
         behind it, as far as the greatest width tells.
     fits, next_fitting
@@ -68,8 +68,8 @@ class SearchedRows(NamedTuple):
     widths: Numbers
     sources: Numbers
     slots: Numbers
-    early: Numbers
-    late: Numbers
+    earliest: Numbers
+    behind: Numbers
     fits: Booleans
     next_fitting: Numbers
     forbidden: Numbers
@@ -312,7 +312,7 @@ def _place_by_gap(
     for place in range(1, ends):
         last = times[level[CHOSEN, place]] if place < size else until
         next_forbidden = events.next_forbidden[level[GAP, place]]
-        row = next_forbidden[events.early[level[CHOSEN, place - 1]]]
+        row = next_forbidden[events.earliest[level[CHOSEN, place - 1]]]
         while row < high and times[row] <= last + steps.bound:
             slot = _slot_of(events, steps, level, ends, base, row, 0)
             latest = 4 * (times[row] - base) + 2 * events.widths[row]
@@ -338,7 +338,7 @@ def _place_by_source(
     lowest = level[CHOSEN, 0]
     for place in range(1, size):
         lowest = min(lowest, level[CHOSEN, place])
-    first = row = next_any[events.early[lowest]]
+    first = row = next_any[events.earliest[lowest]]
     while row < high and times[row] <= until + steps.bound:
         slots[sources[row]] = 0
         row = next_any[row + 1]
@@ -365,7 +365,7 @@ def possible(
 ) -> bool:
     """Say whether there are true times with which the chosen events match.
 
-    They begin as late as may be. An event that must not be between two of them, and can only be
+    They begin with their latest. An event that must not be between two of them, and can only be
     behind them, draws them down to the latest time that it can have; till all have a place. The
     end of WITHIN is one more of them where something must not be before it, or that of the window.
     Times are quarters of units: WITHIN and windows are exclusive, and nothing else lies on an odd
@@ -503,7 +503,7 @@ def certain(
         last = level[CHOSEN, end - 1]
         if end - begin > 1:
             gap = steps.steps[BETWEEN, step]
-            row = next_forbidden[gap, events.early[level[CHOSEN, begin]]]
+            row = next_forbidden[gap, events.earliest[level[CHOSEN, begin]]]
             while row < high and times[row] <= times[last] + bound:
                 if (
                     _may_divide(times, sources, widths, level, begin, end, row)
@@ -518,7 +518,7 @@ def certain(
         until = base + start // 2 + within + bound
         if end < size:
             until = times[level[CHOSEN, end]] + bound
-        row = next_forbidden[gap, events.early[last]]
+        row = next_forbidden[gap, events.earliest[last]]
         while row < high and times[row] <= until:
             if (
                 _may_lie(times, sources, widths, level, begin, end, after, row)

@@ -211,7 +211,7 @@ class BlockMatches:
 
 
 @dataclass(frozen=True)
-class TimedOut:
+class PartialMatches:
     """Partial matches that WITHIN ended, laid out like `BlockMatches` without numbers.
 
     `awaited` is never None.
@@ -246,7 +246,7 @@ class Outcome:
     found: BlockMatches
     resume: Resume
     keep_from: Integers
-    timed_out: TimedOut | None = None
+    timed_out: PartialMatches | None = None
 
 
 class Progress(Protocol):

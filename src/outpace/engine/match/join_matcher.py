@@ -139,7 +139,7 @@ class JoinMatcher:
             awaited=awaited,
         )
         if len(alone):
-            # Two lists in order: a row alone comes before the next one that is too late for it.
+            # Two lists in order: a row alone comes before the next one that is too far behind.
             behind = np.empty(len(alone), np.int64)
             find_pairs(owner, block.times, owner[alone], awaited[len(pairs) :] + 1, behind)
             places = np.concatenate([2 * pairs[:, 1] + 1, 2 * behind])

@@ -360,7 +360,7 @@ def _stack(frames: int, memo: int, path: Path) -> Stack:
     floats = np.zeros((frames + 1) * len(path.first_floats), np.float64)
     integers[: len(path.first_integers)] = path.first_integers
     floats[: len(path.first_floats)] = path.first_floats
-    state, row, event, move, group, alive, released, late, run_rows, run_labels = (
+    state, row, event, move, group, alive, released, timed_out, run_rows, run_labels = (
         np.zeros(frames, np.int64) for _ in range(10)
     )
     return Stack(
@@ -371,7 +371,7 @@ def _stack(frames: int, memo: int, path: Path) -> Stack:
         group,
         alive,
         released,
-        late,
+        timed_out,
         run_rows,
         run_labels,
         integers,

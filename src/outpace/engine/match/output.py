@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Integers, repeated
-from outpace.engine.match.contract import Block, BlockMatches, Task, TimedOut
+from outpace.engine.match.contract import Block, BlockMatches, PartialMatches, Task
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.match.measures import evaluate_measures
 from outpace.engine.rows.partition import gather
@@ -117,7 +117,7 @@ def timed_out_schema(task: Task) -> pa.Schema:
     return pa.schema(fields)
 
 
-def timed_out_table(task: Task, block: Block, partial: TimedOut | None) -> pa.Table:
+def timed_out_table(task: Task, block: Block, partial: PartialMatches | None) -> pa.Table:
     """Return the partial matches that WITHIN ended, and what each was waiting for.
 
     `rows` are arrival numbers: the place of each row in the input, counted from 0.

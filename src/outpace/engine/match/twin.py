@@ -23,9 +23,9 @@ from outpace.engine.match.contract import (
     BlockMatches,
     Matcher,
     Outcome,
+    PartialMatches,
     Resume,
     Task,
-    TimedOut,
     Turns,
 )
 from outpace.engine.match.finality import NOTHING, Decision, Decisions
@@ -188,7 +188,9 @@ class _EmittedMatches:
     rows: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     decided: list[Decision] = field(default_factory=list)
-    late: list[tuple[int, int, list[int], tuple[int, ...], Decision]] = field(default_factory=list)
+    partial: list[tuple[int, int, list[int], tuple[int, ...], Decision]] = field(
+        default_factory=list
+    )
 
     def found(self) -> BlockMatches:
         settled, awaited = _decided(self.decided)
@@ -200,14 +202,14 @@ class _EmittedMatches:
             segment, start, number, offsets, rows, positions, settled, awaited=awaited
         )
 
-    def timed_out(self) -> TimedOut:
-        return TimedOut(
-            np.array([segment for segment, *_ in self.late], np.int64),
-            np.array([start for _, start, *_ in self.late], np.int64),
-            np.cumsum([0, *(len(rows) for _, _, rows, _, _ in self.late)]).astype(np.int64),
-            np.array([row for _, _, rows, _, _ in self.late for row in rows], np.int64),
-            np.array([p for _, _, _, positions, _ in self.late for p in positions], np.int64),
-            *_decided([decision for *_, decision in self.late]),
+    def timed_out(self) -> PartialMatches:
+        return PartialMatches(
+            np.array([segment for segment, *_ in self.partial], np.int64),
+            np.array([start for _, start, *_ in self.partial], np.int64),
+            np.cumsum([0, *(len(rows) for _, _, rows, _, _ in self.partial)]).astype(np.int64),
+            np.array([row for _, _, rows, _, _ in self.partial for row in rows], np.int64),
+            np.array([p for _, _, _, positions, _ in self.partial for p in positions], np.int64),
+            *_decided([decision for *_, decision in self.partial]),
         )
 
 
@@ -504,8 +506,8 @@ class _Part:
     def _report_timed_out(self, start: int, runs: list[tuple[list[int], tuple[int, ...]]]) -> None:
         for rows, positions in runs:
             here = [row + self._low for row in rows]
-            late = (self._index, start + self._low, here, positions, self._decided)
-            self._emitted.late.append(late)
+            partial = (self._index, start + self._low, here, positions, self._decided)
+            self._emitted.partial.append(partial)
 
     def _rule_out(self, start: int, rows: tuple[int, ...], labels: tuple[int, ...]) -> int:
         """Apply the after-match rules of an emitted match and return the barrier."""

@@ -146,16 +146,16 @@ class SearchedWay:
         find_next(fits, steps, every, forbidden, next_forbidden, next_any, next_fitting)
         sources = _sources(block, self._uncertainty.source)
         times = read_only(np.ascontiguousarray(block.times))
-        early, late = _lines(2, size)
-        find_reach(times, block.segments, self._uncertainty.bound, early, late)
-        codes, pairs = self._codes(columns, fits, _Near(times, block.segments, early))
+        earliest, behind = _lines(2, size)
+        find_reach(times, block.segments, self._uncertainty.bound, earliest, behind)
+        codes, pairs = self._codes(columns, fits, _Near(times, block.segments, earliest))
         return kernel.SearchedRows(
             times,
             self._widths(block),
             sources,
             np.zeros(int(sources.max(initial=-1)) + 1 if steps.sourced else 0, np.int64),
-            early,
-            late,
+            earliest,
+            behind,
             fits,
             next_fitting,
             forbidden,
@@ -205,7 +205,7 @@ class SearchedWay:
         known = self._uncertainty
         earlier = np.flatnonzero(fits[self.steps[one.steps[0]].variable])
         own = np.flatnonzero(fits[variable])
-        low = np.searchsorted(own, near.early[earlier])
+        low = np.searchsorted(own, near.earliest[earlier])
         high = np.searchsorted(own, near.behind(known.within + 2 * known.bound)[earlier])
         counts = high - low
         if counts.sum() > _PAIRS_MAX:
@@ -250,13 +250,13 @@ class _Near:
 
     times: Integers
     segments: Integers
-    early: Integers
+    earliest: Integers
 
     def behind(self, distance: int) -> Integers:
         """Return for each row the first that lies further behind it."""
-        early, late = np.empty((2, len(self.times)), np.int64)
-        find_reach(self.times, self.segments, distance, early, late)
-        return late
+        earliest, behind = np.empty((2, len(self.times)), np.int64)
+        find_reach(self.times, self.segments, distance, earliest, behind)
+        return behind
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Windows:
         query has a time column; 0 otherwise and while not known.
     closed_at
         The arrival number of the event that closed it: its own last event where that is known to be
-        the last (count, between), else the event that came too late for it, or the number that the
+        the last (count, between), else the first event behind it, or the number that the
         next event would have had, at the end of the input or where only time passed. -1 while open.
     """
 

@@ -29,9 +29,9 @@ from outpace.engine.match.contract import (
     BlockMatches,
     Matcher,
     Outcome,
+    PartialMatches,
     Resume,
     Task,
-    TimedOut,
 )
 from outpace.engine.match.finality import emission_order, order_by_decision, starts_in_order
 from outpace.engine.match.identity import identified
@@ -271,23 +271,25 @@ class PartitionMatcher(Stateful):
 
     def _emit(self, block: Block, outcome: Outcome, told: int) -> tuple[WindowMatches, pa.Table]:
         """Return matches, and what had timed out when time had come so far."""
-        found, late = outcome.found, outcome.timed_out
+        found, partial = outcome.found, outcome.timed_out
         matches, timed_out = self._no_matches, self._no_timeouts
         if len(found.start):
             matches = self._matches(block, self._dated(block, found))
-        if late is not None and len(late.start):
-            order = order_by_decision(late.settled, late.awaited, block.arrivals[late.start])
-            order = order[self._deadlines_of(block, late)[order] <= told]
-            timed_out = timed_out_table(self.task, block, _take_late(late, order))
+        if partial is not None and len(partial.start):
+            order = order_by_decision(
+                partial.settled, partial.awaited, block.arrivals[partial.start]
+            )
+            order = order[self._deadlines_of(block, partial)[order] <= told]
+            timed_out = timed_out_table(self.task, block, _take_partial(partial, order))
         return matches, timed_out
 
-    def _deadlines_of(self, block: Block, late: TimedOut) -> Integers:
+    def _deadlines_of(self, block: Block, partial: PartialMatches) -> Integers:
         """Return the times that ended partial matches."""
         within = self.task.bound.query.bound
         assert within is not None
         assert self.task.bound.within is not None
         by_step = within.kind is WithinKind.PREVIOUS_TO_CURRENT
-        rows = late.rows[late.offsets[1:] - 1] if by_step else late.start
+        rows = partial.rows[partial.offsets[1:] - 1] if by_step else partial.start
         return block.times[rows] + self.task.bound.within
 
     def _matches(self, block: Block, found: BlockMatches) -> WindowMatches:
@@ -454,8 +456,8 @@ class PartitionMatcher(Stateful):
         row = np.where(undecided < end, undecided, begin)
         after = np.where(undecided < end, uncertainty.delay, uncertainty.reach)
         deadline = np.full(len(keys), NEVER)
-        late = np.minimum(times[row[waits]], NEVER - after[waits] - 2)
-        deadline[waits] = late + after[waits] + 1
+        since = np.minimum(times[row[waits]], NEVER - after[waits] - 2)
+        deadline[waits] = since + after[waits] + 1
         self._deadlines.replace(keys, deadline)
 
 
@@ -477,14 +479,14 @@ def _grouped(values: Integers, grouping: Grouping) -> Integers:
     return grouped
 
 
-def _take_late(late: TimedOut, order: Integers) -> TimedOut:
-    offsets, source = taken_lists(late.offsets, order)
-    return TimedOut(
-        late.segment[order],
-        late.start[order],
+def _take_partial(partial: PartialMatches, order: Integers) -> PartialMatches:
+    offsets, source = taken_lists(partial.offsets, order)
+    return PartialMatches(
+        partial.segment[order],
+        partial.start[order],
         offsets,
-        late.rows[source],
-        late.positions[source],
-        late.settled[order],
-        late.awaited[order],
+        partial.rows[source],
+        partial.positions[source],
+        partial.settled[order],
+        partial.awaited[order],
     )

@@ -130,8 +130,8 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         """Let go of clients that take too long; a timeout holds for each read alone."""
         now = time.monotonic()
         with self._lock:
-            late = [client for client, until in self._clients.items() if until < now]
-            for client in late:
+            slow = [client for client, until in self._clients.items() if until < now]
+            for client in slow:
                 with suppress(OSError):
                     client.shutdown(socket.SHUT_RDWR)
 
