@@ -87,7 +87,7 @@ def test_rows_that_lost_tasks_left_behind_are_not_moved(
 ) -> None:
     write = op.spark.postgres.writer(postgres, f'"{table}"', stream="s")
     write(numbers(spark, 0, 1), 0)
-    staging = sql.Identifier(*sink._Target((table,), "s").staging)
+    staging = sql.Identifier(*sink._TargetTable((table,), "s").staging)
     left = sql.SQL("INSERT INTO {} VALUES (gen_random_uuid(), 99)").format(staging)
     database.execute(left)
     write(numbers(spark, 1, 2), 1)
@@ -99,7 +99,7 @@ def test_staged_rows_that_are_gone_fail_the_batch(
     spark: SparkSession, postgres: str, database: psycopg.Connection, table: str
 ) -> None:
     """A crash of the server empties the staging table."""
-    target = sink._Target((table,), "s")
+    target = sink._TargetTable((table,), "s")
     write = op.spark.postgres.writer(postgres, f'"{table}"', stream="s")
     write(numbers(spark, 0, 1), 0)
     token = "00000000-0000-0000-0000-000000000000"
@@ -117,7 +117,7 @@ def test_a_writer_that_is_late_waits_and_finds_the_batch_finished(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sink, "_LOCK_SECONDS_MAX", 1)
-    target = sink._Target((table,), "s")
+    target = sink._TargetTable((table,), "s")
     write = op.spark.postgres.writer(postgres, f'"{table}"', stream="s")
     write(numbers(spark, 0, 1), 0)
     with database.transaction():

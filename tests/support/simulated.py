@@ -20,7 +20,7 @@ from outpace.simulate import (
     Edge,
     FailVM,
     Host,
-    Move,
+    MoveVertex,
     OperatorModel,
     PairedOutput,
     Poisson,
@@ -160,7 +160,7 @@ def _changes(drawn: list[QueryModel], vms: list[VM], ids: list[str]) -> st.Searc
     return st.one_of(
         st.builds(StartQuery, at, query),
         st.builds(StopQuery, at, query),
-        st.builds(Move, at, st.sampled_from(ids), vm),
+        st.builds(MoveVertex, at, st.sampled_from(ids), vm),
         st.builds(FailVM, at, vm),
         st.builds(RestartVM, at, vm),
         st.builds(SetRate, at, producer, factor=st.sampled_from([0.0, 0.5, 3.0])),

@@ -152,7 +152,7 @@ SIMULATED: dict[Callable[..., object], dict[str, Any]] = {
     sim.Tiers: dict.fromkeys(("host", "datacentre", "cloud", "elsewhere"), sim.ConstantDelay()),
     sim.StartQuery: {"at": 1, "query": "q"},
     sim.StopQuery: {"at": 1, "query": "q"},
-    sim.Move: {"at": 1, "vertex": "a", "vm": "vm"},
+    sim.MoveVertex: {"at": 1, "vertex": "a", "vm": "vm"},
     sim.FailVM: {"at": 1, "vm": "vm"},
     sim.RestartVM: {"at": 1, "vm": "vm"},
     sim.SetRate: {"at": 1, "producer": "a", "factor": 2, "generator": None},

@@ -42,7 +42,7 @@ WARM_RUNS: Final = 2
 
 _COUNT_SCHEMA: Final = "rows bigint"
 
-Answer = TypeVar("Answer")
+Output = TypeVar("Output")
 
 
 class MatchSums(NamedTuple):
@@ -86,12 +86,12 @@ class Timing:
         return self.large / self.seconds
 
 
-class PairedRuns(Generic[Answer]):
+class PairedRuns(Generic[Output]):
     """Collects the seconds and the answers of pairs of runs, the smaller size first."""
 
-    def __init__(self, run: Callable[[str], Answer]) -> None:
+    def __init__(self, run: Callable[[str], Output]) -> None:
         self._run = run
-        self._answers: set[tuple[Answer, ...]] = set()
+        self._answers: set[tuple[Output, ...]] = set()
         self.pairs: list[tuple[float, float]] = []
 
     def add(self, paths: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ class PairedRuns(Generic[Answer]):
         self.pairs.append((seconds[0], seconds[1]))
         self._answers.add(tuple(answers))
 
-    def answer(self, workload: str) -> Answer:
+    def answer(self, workload: str) -> Output:
         """Return the answer of the larger size, which must be the same in all runs."""
         if len(self._answers) > 1:
             raise MatchError(

@@ -90,7 +90,7 @@ _ALL: Final = ",".join(WORKLOADS)
 #: How much is shown of what a failing measurement printed.
 _ERROR_LINES: Final = 20
 
-Result = dict[str, object]
+BenchNumbers = dict[str, object]
 
 
 def bench(
@@ -128,7 +128,7 @@ def bench(
 ) -> None:
     """Measure the matcher on deterministic workloads."""
     _known("host", [host], HOSTS)
-    results: Iterator[Result]
+    results: Iterator[BenchNumbers]
     names = _known("workload", _listed(workload), WORKLOADS)
     if host == "simulate":
         _only_for_spark(**{"--input": read, "--cores": cores, "--data": data})
@@ -150,24 +150,24 @@ def bench(
         _show(host, results)
 
 
-def measure(workload: str, n: int, repeat: int) -> Result:
+def measure(workload: str, n: int, repeat: int) -> BenchNumbers:
     """Measure one workload in a new process."""
     command = [sys.executable, "-m", "outpace.bench.worker", workload, str(n), str(repeat)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OutpaceError(f"workload '{workload}' failed", detail=done.stderr.strip())
-    result: Result = json.loads(done.stdout)
+    result: BenchNumbers = json.loads(done.stdout)
     return result
 
 
-def measure_simulator(queries: int, vms: int, repeat: int) -> Result:
+def measure_simulator(queries: int, vms: int, repeat: int) -> BenchNumbers:
     """Measure the simulator with so many queries and machines in a new process."""
     arguments = map(str, (queries, vms, repeat))
     command = [sys.executable, "-m", "outpace.bench.simulate", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OutpaceError(f"simulating {queries} queries failed", detail=done.stderr.strip())
-    result: Result = json.loads(done.stdout)
+    result: BenchNumbers = json.loads(done.stdout)
     return result
 
 
@@ -179,7 +179,7 @@ def measure_on_spark(
     cores: Sequence[int],
     repeat: int,
     folder: Path,
-) -> Iterator[Result]:
+) -> Iterator[BenchNumbers]:
     """Measure workloads on Spark, with a new process and session for each number of cores.
 
     From the second number of cores on, a result has `speedup`: how many times the steady rate is
@@ -196,7 +196,7 @@ def measure_on_spark(
             yield result
 
 
-def _lines_of(module: str, *arguments: str) -> Iterator[Result]:
+def _lines_of(module: str, *arguments: str) -> Iterator[BenchNumbers]:
     """Run a module in a new process and give each line that it prints as it comes."""
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
@@ -250,7 +250,7 @@ def _only_for_spark(**options: object) -> None:
             raise BindError(f"{name} is only for --host spark and stream")
 
 
-def _show(host: str, results: Iterable[Result]) -> None:
+def _show(host: str, results: Iterable[BenchNumbers]) -> None:
     rows = list(results)
     shown = {name: head for name, head in _SHOWN[host].items() if any(name in row for row in rows)}
     title = f"{rows[0]['n']:,} events" if "n" in rows[0] else "five simulated minutes"

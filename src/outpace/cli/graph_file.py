@@ -55,10 +55,10 @@ def read_graph(path: Path) -> Graph:
         raise BindError(error.message, span=error.span, text=text, where=str(path)) from None
     except ValueError as error:
         raise BindError(f"'{path}' is not TOML", detail=str(error)) from None
-    return _Reader(document, text, path).graph()
+    return _GraphReader(document, text, path).graph()
 
 
-class _Reader:
+class _GraphReader:
     def __init__(self, document: dict[str, Any], text: str, path: Path) -> None:
         self._document, self._text, self._path = document, text, path
         self._places = toml_places(text)

@@ -16,7 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from outpace.cli import options
-from outpace.cli.log_input import Place, RejectedInput, find_input, input_tables, standard_input
+from outpace.cli.log_input import (
+    PlaceOfRow,
+    RejectedInput,
+    find_input,
+    input_tables,
+    standard_input,
+)
 from outpace.cli.run_input import format_named
 from outpace.engine.rows.times import from_integers
 from outpace.errors import DataError
@@ -174,7 +180,7 @@ def _needed(known: pa.Schema | None, to: Path) -> pa.Schema:
 
 
 def _append(
-    target: Log, tables: Iterator[tuple[Place, pa.Table]], bad: RejectedInput, sync: Sync
+    target: Log, tables: Iterator[tuple[PlaceOfRow, pa.Table]], bad: RejectedInput, sync: Sync
 ) -> int:
     appended = 0
     with target.writer(sync=sync) as writer:
@@ -191,7 +197,7 @@ def _append(
     return appended
 
 
-def _fitting(table: pa.Table, schema: pa.Schema, place: Place) -> pa.Table:
+def _fitting(table: pa.Table, schema: pa.Schema, place: PlaceOfRow) -> pa.Table:
     try:
         return fitting(table, schema)
     except DataError as error:

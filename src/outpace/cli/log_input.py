@@ -42,7 +42,7 @@ _READ_BYTES: Final = 2**20
 
 
 #: Says where a row of a table was read.
-Place: TypeAlias = Callable[[int], str]
+PlaceOfRow: TypeAlias = Callable[[int], str]
 
 _HINT: Final = "--rejected FILE keeps such lines apart and goes on"
 
@@ -64,7 +64,7 @@ class RejectedInput:
             {"place": where, "reason": fault.message, "line": line.decode("utf-8", "replace")}
         )
 
-    def events(self, place: Place, rows: pa.Table, time: str) -> pa.Table:
+    def events(self, place: PlaceOfRow, rows: pa.Table, time: str) -> pa.Table:
         """Reject events without a usable time and return the others."""
         invalid = invalid_times(rows[time])
         for row in np.flatnonzero(invalid).tolist():
@@ -125,7 +125,7 @@ def find_input(
 
 def input_tables(
     content: FileList | TextList, rejected: RejectedInput
-) -> Iterator[tuple[Place, pa.Table]]:
+) -> Iterator[tuple[PlaceOfRow, pa.Table]]:
     """Yield the rows of files in order, each table with what tells where its rows are."""
     if isinstance(content, TextList):
         yield from _text_tables(content, rejected)
@@ -137,7 +137,9 @@ def input_tables(
             first += table.num_rows
 
 
-def standard_input(schema: pa.Schema, rejected: RejectedInput) -> Iterator[tuple[Place, pa.Table]]:
+def standard_input(
+    schema: pa.Schema, rejected: RejectedInput
+) -> Iterator[tuple[PlaceOfRow, pa.Table]]:
     """Yield events from JSON lines on standard input, as soon as their lines have come."""
     rest, number = b"", 1
     while data := os.read(sys.stdin.fileno(), _READ_BYTES):
@@ -155,7 +157,9 @@ def _row_place(name: str, first: int, row: int) -> str:
     return f"{name}, row {first + row}"
 
 
-def _text_tables(content: TextList, rejected: RejectedInput) -> Iterator[tuple[Place, pa.Table]]:
+def _text_tables(
+    content: TextList, rejected: RejectedInput
+) -> Iterator[tuple[PlaceOfRow, pa.Table]]:
     for piece in content.pieces:
         with closing(open_text(content.filesystem, piece.path)) as file:
             for offset, block in blocks_of(file, piece):
@@ -180,7 +184,7 @@ class _Lines:
 
     def tables(
         self, form: tuple[TextFormat, pa.Schema, Sequence[str], str], rejected: RejectedInput
-    ) -> Iterator[tuple[Place, pa.Table]]:
+    ) -> Iterator[tuple[PlaceOfRow, pa.Table]]:
         """Yield the rows but for those of bad lines, which are rejected."""
         parse = parser(*form)
         # Lines are parsed together; where that fails, each half on its own, down to a single line.

@@ -10,12 +10,12 @@ import typer
 
 from outpace.errors import BindError
 
-QueryFiles = Annotated[
+QueryPaths = Annotated[
     list[Path], typer.Argument(help="A .sql or .py file; several are run over one stream.")
 ]
 QueryFile = Annotated[Path, typer.Argument(help="A .sql or .py file.")]
 Dialect = Annotated[str, typer.Option(help="What the SQL is written in.")]
-Name = Annotated[str | None, typer.Option(help="Which query of a .py file is meant.")]
+QueryName = Annotated[str | None, typer.Option(help="Which query of a .py file is meant.")]
 Schema = Annotated[str | None, typer.Option(help='Types of columns: "ts bigint, price double".')]
 Delimiter = Annotated[str, typer.Option(help="What separates the values of CSV.")]
 Header = Annotated[bool, typer.Option(help="Whether CSV begins with names.")]

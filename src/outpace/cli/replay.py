@@ -44,7 +44,7 @@ def replay(
         Path | None,
         typer.Option(help="The .py file of a query with parts in Python: they are not recorded."),
     ] = None,
-    name: options.Name = None,
+    name: options.QueryName = None,
 ) -> None:
     """Replay a recorded stream step by step, and show what is kept after each.
 

@@ -72,7 +72,7 @@ def run(
     delimiter: options.Delimiter = ",",
     header: options.Header = True,
     dialect: options.Dialect = "outpace",
-    name: options.Name = None,
+    name: options.QueryName = None,
     explain: Annotated[bool, typer.Option(help="Print the plan and run nothing.")] = False,
     spark: options.OnSpark = False,
     master: options.Master = None,

@@ -32,7 +32,7 @@ from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query
 from outpace.statement.split import MOST_NESTED, Statement, split
 
-Result = TypeVar("Result")
+Output = TypeVar("Output")
 
 #: What a Python file defines.
 Definition: TypeAlias = Query | Join | QueryGroup
@@ -93,7 +93,7 @@ class QueryFiles:
 
     files: tuple[tuple[Path, Query], ...]
 
-    def each(self, look: Callable[[Query], Result]) -> list[Result]:
+    def each(self, look: Callable[[Query], Output]) -> list[Output]:
         """Return what is found out of each query; an error says which file it is of."""
         found = []
         for path, query in self.files:

@@ -18,7 +18,7 @@ import typer
 from outpace.cli.run_input import split_name
 from outpace.cli.simulate_measure import default_mips, measuring_session, setting_of
 from outpace.cli.simulate_output import (
-    Column,
+    OutputColumn,
     count_text,
     json_text,
     percent_text,
@@ -50,7 +50,7 @@ QUICK: Final = CalibrationPace(warm=5.0, seconds=8.0, turns=1, full=3)
 #: The rate of the scenario's producer, as a part of the maximum throughput.
 _WRITTEN_AT: Final = 0.5
 
-_COLUMNS: Final[Mapping[str, Column]] = {
+_COLUMNS: Final[Mapping[str, OutputColumn]] = {
     "query": ("query", str),
     "method": ("method", str),
     "event": ("an event", seconds_text),

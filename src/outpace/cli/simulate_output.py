@@ -26,7 +26,7 @@ from outpace.studies.report import number_text
 _WIDTH_MAX: Final = 2_000
 
 #: How a column is shown: its heading and its cells.
-Column = tuple[str, Callable[[Any], str]]
+OutputColumn = tuple[str, Callable[[Any], str]]
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -69,7 +69,7 @@ def count_text(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else number_text(value)
 
 
-_COLUMNS: Final[Mapping[str, Column]] = {
+_COLUMNS: Final[Mapping[str, OutputColumn]] = {
     "consumer": ("consumer", str),
     "query": ("query", str),
     "vertex": ("vertex", str),
@@ -123,7 +123,7 @@ def print_result(result: Result, console: Console, rows: int) -> None:
 
 def print_rows(
     title: str,
-    columns: Mapping[str, Column],
+    columns: Mapping[str, OutputColumn],
     rows: Iterable[Mapping[str, Any]],
     console: Console,
 ) -> None:
@@ -193,7 +193,9 @@ def plots_page(
     return document(title, parts)
 
 
-def html_table(title: str, columns: Mapping[str, Column], rows: Sequence[Mapping[str, Any]]) -> str:
+def html_table(
+    title: str, columns: Mapping[str, OutputColumn], rows: Sequence[Mapping[str, Any]]
+) -> str:
     """Return a table as HTML; the keys of the columns are those of the rows."""
 
     def cell(key: str, text: str, tag: str) -> str:

@@ -17,7 +17,7 @@ import typer
 from outpace.cli.simulate_calibrate import PACE, QUICK
 from outpace.cli.simulate_measure import measuring_session, setting_of
 from outpace.cli.simulate_output import (
-    Column,
+    OutputColumn,
     count_text,
     html_table,
     json_text,
@@ -53,7 +53,7 @@ _KNEE_LEAST: Final = 0.1
 #: The steps of a predicted curve.
 _CURVE: Final = 30
 
-_COLUMNS: Final[Mapping[str, Column]] = {
+_COLUMNS: Final[Mapping[str, OutputColumn]] = {
     "rate": ("events/s", count_text),
     "predicted_latency": ("latency predicted", seconds_text),
     "latency": ("measured", seconds_text),

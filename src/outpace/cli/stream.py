@@ -109,7 +109,7 @@ TimedOutTo = Annotated[
 
 
 def stream(
-    query: options.QueryFiles,
+    query: options.QueryPaths,
     source: From = None,
     from_format: FromFormat = None,
     option: SourceOption = None,
@@ -155,7 +155,7 @@ def stream(
         int, typer.Option(min=0, max=10**6, help="Rows of a batch that the console shows.")
     ] = 20,
     dialect: options.Dialect = "outpace",
-    name: options.Name = None,
+    name: options.QueryName = None,
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve metrics here; 0 is any free port.")
     ] = None,

@@ -30,10 +30,12 @@ Url = Annotated[
 ]
 Once = Annotated[bool, typer.Option("--once", help="Show it once and end.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write what is served, a line each time.")]
-Every = Annotated[float, typer.Option(min=0.1, help="Seconds from one look to the next.")]
+Interval = Annotated[float, typer.Option(min=0.1, help="Seconds from one look to the next.")]
 
 
-def top(url: Url = None, once: Once = False, as_json: AsJson = False, every: Every = 1.0) -> None:
+def top(
+    url: Url = None, once: Once = False, as_json: AsJson = False, every: Interval = 1.0
+) -> None:
     """Show the streaming queries and runs that programs watch, their stages, delays and times."""
     console = Console()
     answers = _ask(url)

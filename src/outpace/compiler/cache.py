@@ -151,11 +151,11 @@ class _Locator(caching._CacheLocator):
         return str(self._line)
 
 
-class _Results(caching.CompileResultCacheImpl):
+class _CompiledResults(caching.CompileResultCacheImpl):
     _locator_classes: list[Any] = [_Locator]  # noqa: RUF012  # as Numba has it
 
 
-class _Files(caching.IndexDataCacheFile):
+class _FunctionFiles(caching.IndexDataCacheFile):
     """The files of one function, each with its checksum at the end, where Numba does not look.
 
     One that others may have written or that is damaged is not read, and so written again; nor is
@@ -198,12 +198,12 @@ def _is_readable(file: Path) -> bool:
 
 
 class _Cache(caching.FunctionCache):
-    _impl_class = _Results
+    _impl_class = _CompiledResults
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)
         impl = self._impl
-        self._cache_file = _Files(
+        self._cache_file = _FunctionFiles(
             self._cache_path, impl.filename_base, impl.locator.get_source_stamp()
         )
 

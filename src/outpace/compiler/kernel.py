@@ -94,7 +94,7 @@ class Kernel(Generic[P, R]):
         return self.dispatcher._numba_type_
 
 
-class _Part(Kernel[P, R]):
+class _InnerKernel(Kernel[P, R]):
     """A kernel that only other kernels call; so Python comes to it where they are not compiled."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -119,12 +119,12 @@ def compiled_in_place(function: Callable[P, R]) -> Callable[P, R]:
 def compiled_within(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that only other kernels call, and that makes no arrays."""
     # Without the code for a call from Python.
-    return _Part(function, _nrt=False, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+    return _InnerKernel(function, _nrt=False, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
 
 def compiled_in_line(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function into those kernels that call it: for many arguments in a hot loop."""
-    return _Part(
+    return _InnerKernel(
         function, _nrt=False, no_cfunc_wrapper=True, no_cpython_wrapper=True, forceinline=True
     )
 

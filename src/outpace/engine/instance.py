@@ -17,14 +17,14 @@ from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.speculate.standings import Standing
 from outpace.engine.state import NATURAL, State, integer
-from outpace.engine.window_match.apply import AppliedOperator, WindowedApply
+from outpace.engine.window_match.apply import OperatorRunner, WindowedApply
 from outpace.engine.window_match.apply_shared import SharedApply
 from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.partition_matcher import PartitionMatcher
 from outpace.engine.window_match.result import COMPLETING, WindowMatches
 from outpace.pattern.operator import SharedOperator
 
-_Matcher: TypeAlias = PartitionMatcher | WindowMatcher | AppliedOperator
+_InstanceMatcher: TypeAlias = PartitionMatcher | WindowMatcher | OperatorRunner
 
 
 class Instance(Stateful):
@@ -47,10 +47,10 @@ class Instance(Stateful):
         self._nothing = spec.timed_out.empty_table()
         self._matcher = _make_matcher(spec)
         #: As what it stood at marks, by their numbers, where late events correct.
-        self._marks: dict[int, _Matcher] = {}
+        self._marks: dict[int, _InstanceMatcher] = {}
 
     @property
-    def matcher(self) -> _Matcher:
+    def matcher(self) -> _InstanceMatcher:
         """What matches its windows or partitions, as it stands."""
         return self._matcher
 
@@ -209,7 +209,7 @@ class Instance(Stateful):
         return max(watermark - reach, int(NO_TIME))
 
 
-def _restore(matcher: _Matcher, state: State, front: Front | None) -> None:
+def _restore(matcher: _InstanceMatcher, state: State, front: Front | None) -> None:
     """Let a matcher go on from a state, and a front that was saved with it, if any."""
     if isinstance(matcher, PartitionMatcher):
         matcher.restore(state, *(() if front is None else (front.taken, front.arrived)))
@@ -217,7 +217,7 @@ def _restore(matcher: _Matcher, state: State, front: Front | None) -> None:
         matcher.restore(state, *((None, None) if front is None else (front.opened(), front.taken)))
 
 
-def _make_matcher(spec: OperatorSpec) -> _Matcher:
+def _make_matcher(spec: OperatorSpec) -> _InstanceMatcher:
     if spec.found is None:
         make = spec.query.operator
         assert make is not None

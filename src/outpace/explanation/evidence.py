@@ -63,7 +63,7 @@ class Evidence:
         high = int(block.segments[segment + 1])
         self.size = int(block.visible[segment]) - self.low
         self.printer = BoundPrinter(task.program.names, task.bound.subsets)
-        columns = {name: _Column(block.columns[name], self.low) for name in task.bound.columns}
+        columns = {name: _LazyColumn(block.columns[name], self.low) for name in task.bound.columns}
         self._context = RowContext(columns, high - self.low, task.program.names)
         #: By the identity of the expression, which the task keeps alive.
         self._compiled: dict[int, Evaluate] = {}
@@ -143,7 +143,7 @@ class Evidence:
             return error
 
 
-class _Column(Sequence[Any]):
+class _LazyColumn(Sequence[Any]):
     """The values of a partition in one column, converted when they are asked for."""
 
     def __init__(self, column: pa.Array, low: int) -> None:

@@ -66,11 +66,11 @@ def explore(
     number
         What MATCH_NUMBER() gives.
     """
-    search = _Search(evidence, frozenset(expected), number, only_expected)
+    search = _StartSearch(evidence, frozenset(expected), number, only_expected)
     return search.run(start)
 
 
-class _Search:
+class _StartSearch:
     """A search from one start; `rows`, `positions` and `labels` are the run that it stands at."""
 
     def __init__(

@@ -58,7 +58,7 @@ def _may_hold(predicate: Predicate, group: RowGroup) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Truth:
+class _TruthValues:
     """Which truth values a condition may have."""
 
     true: bool = True
@@ -77,13 +77,13 @@ class _Bounds:
     nan: bool = False
 
 
-_UNKNOWN: Final = _Truth()
+_UNKNOWN: Final = _TruthValues()
 
 
-def _truth(node: BoundExpression, group: RowGroup) -> _Truth:
+def _truth(node: BoundExpression, group: RowGroup) -> _TruthValues:
     match node:
         case Constant(value=value) if value is None or isinstance(value, bool):
-            return _Truth(value is True, value is False, value is None)
+            return _TruthValues(value is True, value is False, value is None)
         case Apply(function="and" | "or" as function, arguments=arguments):
             parts = [_truth(argument, group) for argument in arguments]
             return _all(parts) if function == "and" else _not(_all([_not(p) for p in parts]))
@@ -93,7 +93,7 @@ def _truth(node: BoundExpression, group: RowGroup) -> _Truth:
             bounds = _bounds(operand, group)
             if bounds is None:
                 return _UNKNOWN
-            return _Truth(bounds.null or bounds.empty, not bounds.empty, null=False)
+            return _TruthValues(bounds.null or bounds.empty, not bounds.empty, null=False)
         case Apply(function="in", arguments=(item, *members)):
             equal = [_compare("=", item, member, group) for member in members]
             return _not(_all([_not(truth) for truth in equal]))
@@ -103,26 +103,26 @@ def _truth(node: BoundExpression, group: RowGroup) -> _Truth:
             return _UNKNOWN
 
 
-def _all(parts: list[_Truth]) -> _Truth:
-    return _Truth(
+def _all(parts: list[_TruthValues]) -> _TruthValues:
+    return _TruthValues(
         true=all(part.true for part in parts),
         false=any(part.false for part in parts),
         null=any(part.null for part in parts),
     )
 
 
-def _not(truth: _Truth) -> _Truth:
-    return _Truth(truth.false, truth.true, truth.null)
+def _not(truth: _TruthValues) -> _TruthValues:
+    return _TruthValues(truth.false, truth.true, truth.null)
 
 
 def _compare(
     function: str, left: BoundExpression, right: BoundExpression, group: RowGroup
-) -> _Truth:
+) -> _TruthValues:
     one, two = _bounds(left, group), _bounds(right, group)
     if one is None or two is None:
         return _UNKNOWN
     if one.empty or two.empty:
-        return _Truth(true=False, false=False)
+        return _TruthValues(true=False, false=False)
     null = one.null or two.null
     try:
         truth = _ordered(function, one, two)
@@ -130,11 +130,11 @@ def _compare(
         return _UNKNOWN
     if one.nan or two.nan:
         # NaN is not equal to anything, and neither less nor greater.
-        return _Truth(truth.true or function == "<>", false=True, null=null)
-    return _Truth(truth.true, truth.false, null)
+        return _TruthValues(truth.true or function == "<>", false=True, null=null)
+    return _TruthValues(truth.true, truth.false, null)
 
 
-def _ordered(function: str, one: _Bounds, two: _Bounds) -> _Truth:
+def _ordered(function: str, one: _Bounds, two: _Bounds) -> _TruthValues:
     """Compare bounds of values that are not NULL."""
     if function in (">", ">="):
         return _ordered(_TURNED[function], two, one)
@@ -143,10 +143,10 @@ def _ordered(function: str, one: _Bounds, two: _Bounds) -> _Truth:
     if function == "=":
         apart = one.greatest < two.least or two.greatest < one.least
         same = one.least == one.greatest == two.least == two.greatest
-        return _Truth(not apart, not same)
+        return _TruthValues(not apart, not same)
     if function == "<=":
         return _not(_ordered("<", two, one))
-    return _Truth(one.least < two.greatest, not one.greatest < two.least)
+    return _TruthValues(one.least < two.greatest, not one.greatest < two.least)
 
 
 def _bounds(node: BoundExpression, group: RowGroup) -> _Bounds | None:

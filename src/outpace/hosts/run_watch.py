@@ -14,7 +14,7 @@ from outpace.hosts.spark.metrics_server import MetricsServer
 from outpace.hosts.spark.metrics_text import Sample, prometheus_text
 
 #: Of operators by name: what `OPERATOR` names, as far as it is known.
-Counted = Mapping[str, Mapping[str, float]]
+Counts = Mapping[str, Mapping[str, float]]
 
 _NUMBERS: Final = itertools.count()
 
@@ -40,7 +40,7 @@ class RunWatch:
     """
 
     def __init__(
-        self, name: str, counted: Callable[[], Counted], host: str, port: int | None
+        self, name: str, counted: Callable[[], Counts], host: str, port: int | None
     ) -> None:
         self._name, self._counted = name, counted
         self._id = f"{os.getpid()}-{next(_NUMBERS)}"
@@ -104,5 +104,5 @@ class WatchedRun(ABC):
         """What the run is called."""
 
     @abstractmethod
-    def _counted(self) -> Counted:
+    def _counted(self) -> Counts:
         """Return what is counted of its operators now, by their names."""

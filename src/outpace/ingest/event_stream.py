@@ -24,7 +24,7 @@ from outpace.engine.kernels.hashing import draw_below
 from outpace.errors import BindError, DataError, did_you_mean
 from outpace.ingest.generators import (
     BEGINNING_US,
-    Generated,
+    GeneratedSource,
     building,
     football,
     simple_events,
@@ -202,9 +202,9 @@ class EventStream:
         return next(self.source.between(0, 1)).schema
 
     @property
-    def source(self) -> Generated:
+    def source(self) -> GeneratedSource:
         """The source of the events in the order of their times."""
-        makers: dict[str, tuple[Callable[..., Generated], str]] = {
+        makers: dict[str, tuple[Callable[..., GeneratedSource], str]] = {
             "simple": (simple_events, "keys"),
             "stock": (stock_events, "symbols"),
             "football": (football, "sensors"),

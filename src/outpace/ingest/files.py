@@ -109,7 +109,7 @@ def json_lines(
 
 
 @dataclass(frozen=True)
-class _Files(Source):
+class _RowFiles(Source):
     """Files that are read row by row, in order."""
 
     paths: tuple[str, ...]
@@ -139,7 +139,7 @@ class _Files(Source):
 
 
 @dataclass(frozen=True)
-class ParquetSource(_Files):
+class ParquetSource(_RowFiles):
     """See `parquet`."""
 
     def _tables(self, rows: int) -> Iterator[pa.Table]:
@@ -149,7 +149,7 @@ class ParquetSource(_Files):
 
 
 @dataclass(frozen=True)
-class TextSource(_Files):
+class TextSource(_RowFiles):
     """See `csv` and `json_lines`."""
 
     format: TextFormat

@@ -177,7 +177,7 @@ def building(
 
 
 @dataclass(frozen=True)
-class Generated(Source):
+class GeneratedSource(Source):
     """A source whose events are functions of their numbers.
 
     Parameters
@@ -252,7 +252,7 @@ class Generated(Source):
 
 
 @dataclass(frozen=True)
-class SimpleEvents(Generated):
+class SimpleEvents(GeneratedSource):
     """See `simple_events`."""
 
     types: tuple[str, ...]
@@ -275,7 +275,7 @@ class SimpleEvents(Generated):
 
 
 @dataclass(frozen=True)
-class StockEvents(Generated):
+class StockEvents(GeneratedSource):
     """See `stock_events`."""
 
     symbols: int
@@ -308,7 +308,7 @@ class StockEvents(Generated):
 
 
 @dataclass(frozen=True)
-class FootballPositions(Generated):
+class FootballPositions(GeneratedSource):
     """See `football`."""
 
     sensors: int
@@ -336,7 +336,7 @@ class FootballPositions(Generated):
 
 
 @dataclass(frozen=True)
-class BuildingReadings(Generated):
+class BuildingReadings(GeneratedSource):
     """See `building`."""
 
     rooms: int

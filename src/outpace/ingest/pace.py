@@ -25,7 +25,7 @@ from outpace.pattern.argument import a_number, an_instance
 _LONGEST_S: Final = 0.02
 
 
-def paced(source: Source, rate: float) -> Paced:
+def paced(source: Source, rate: float) -> PacedSource:
     """Offer the events of a source at a rate.
 
     Parameters
@@ -44,11 +44,11 @@ def paced(source: Source, rate: float) -> Paced:
     """
     an_instance(source, Source, "a source", hint="see outpace.sources", error=DataError)
     rate = a_number(rate, "the rate of a source", above=0, error=DataError)
-    return Paced(source.id, source, rate, time=source.time)
+    return PacedSource(source.id, source, rate, time=source.time)
 
 
 @dataclass(frozen=True)
-class Paced(Source):
+class PacedSource(Source):
     """A source whose events are offered at a rate; see `paced`.
 
     Parameters

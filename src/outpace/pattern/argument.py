@@ -289,10 +289,10 @@ def an_instance(
     return value
 
 
-_Choice = TypeVar("_Choice", bound=Enum)
+_AnyEnum = TypeVar("_AnyEnum", bound=Enum)
 
 
-def one_of(kind: type[_Choice], value: str | _Choice, method: str) -> _Choice:
+def one_of(kind: type[_AnyEnum], value: str | _AnyEnum, method: str) -> _AnyEnum:
     """Return the member of an enumeration that a text means.
 
     Examples

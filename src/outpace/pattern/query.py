@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from outpace.pattern.node import Node
     from outpace.pattern.operator import Operator
     from outpace.pattern.schedulers import Scheduler
-    from outpace.pattern.windows import Span, WindowSpec
+    from outpace.pattern.windows import WindowSpan, WindowSpec
 
 
 class RowsPerMatch(Enum):
@@ -194,7 +194,7 @@ class Clauses:
     operator: Callable[[], Operator] | None = None
     windows: WindowSpec | None = None
     #: By how much the places of events in windows are uncertain.
-    drift: Span | None = None
+    drift: WindowSpan | None = None
     duplicates: bool = False
     numbered: bool = False
     instance_count: int = 1
@@ -761,7 +761,7 @@ class Query(Clauses):
         return query_html(self)
 
     @property
-    def leeway(self) -> Span | None:
+    def leeway(self) -> WindowSpan | None:
         """By how much the places of events in windows are not certain; None: they are."""
         from outpace.pattern.windows import TimeWindows
 

@@ -140,7 +140,7 @@ MOST_NESTED = 64
 #: How deep a tree may be.
 MOST_LEVELS = 200
 
-_Node = TypeVar("_Node")
+_AnyNode = TypeVar("_AnyNode")
 
 
 def pattern_is_too_deep(pattern: ast.Pattern) -> bool:
@@ -164,7 +164,7 @@ def expression_is_too_deep(node: expression.Expression) -> bool:
     return _too_deep(node, expression.children)
 
 
-def _too_deep(root: _Node, children: Callable[[_Node], Iterable[_Node]]) -> bool:
+def _too_deep(root: _AnyNode, children: Callable[[_AnyNode], Iterable[_AnyNode]]) -> bool:
     level = [root]
     for _ in range(MOST_LEVELS):
         level = [child for node in level for child in children(node)]

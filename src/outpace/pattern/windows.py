@@ -19,7 +19,7 @@ from outpace.pattern.duration import print_duration
 from outpace.pattern.expression import Expression
 
 #: A stretch of time: a timedelta for timestamps, an integer in units of an integer time column.
-Span: TypeAlias = "datetime.timedelta | int"
+WindowSpan: TypeAlias = "datetime.timedelta | int"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class TimeWindows:
     so it does not depend on where a stream begins. A window without events does not exist.
     """
 
-    size: Span
-    slide: Span
-    offset: Span = 0
+    size: WindowSpan
+    slide: WindowSpan
+    offset: WindowSpan = 0
 
     def __post_init__(self) -> None:
         for name in ("size", "slide", "offset"):
@@ -82,7 +82,7 @@ class TimeWindows:
 class SessionWindows:
     """A window lasts as long as each event comes less than `gap` after the one before it."""
 
-    gap: Span
+    gap: WindowSpan
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gap", plain(self.gap))
@@ -250,7 +250,7 @@ def _check_span(value: object, name: str, where: str, *, least: int | None) -> N
         raise BindError(f"{name} is too large: {_shown(value)}", where=where)
 
 
-def checked_drift(windows: WindowSpec, drift: Span) -> Span:
+def checked_drift(windows: WindowSpec, drift: WindowSpan) -> WindowSpan:
     """Return by how much the places of events in windows are uncertain, or say why it cannot be.
 
     It is a stretch of what windows are measured by: time, or a number of events. One that is as
@@ -310,9 +310,9 @@ def _check_overlap(windows: int, where: str) -> None:
         )
 
 
-def _units(span: Span) -> int:
+def _units(span: WindowSpan) -> int:
     return span if isinstance(span, int) else span // _MICROSECOND
 
 
-def _shown(span: Span) -> str:
+def _shown(span: WindowSpan) -> str:
     return str(span) if isinstance(span, int) else print_duration(span)

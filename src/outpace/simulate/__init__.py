@@ -6,7 +6,7 @@
 - `ConstantOutput`, `ShareOutput`, `PairedOutput`: how many events leave a window;
 - `VM`, `Host`, `Datacentre`, `Cloud`: machines; `ConstantDelay`, `Bandwidth`, `Tiers`: networks;
 - `SimpleScheduling`, `DynamicScheduling`, `UniformAllocation`, `WeightedAllocation`: who runs next;
-- `StartQuery`, `StopQuery`, `Move`, `FailVM`, `RestartVM`, `SetRate`: what happens meanwhile;
+- `StartQuery`, `StopQuery`, `MoveVertex`, `FailVM`, `RestartVM`, `SetRate`: what happens meanwhile;
 - `Scenario`: all of it together; `simulate`: run it; `Result`: what came out;
 - `FirstFit`, `LoadBalanced`, `NetworkAware`, `Optimised`: where vertices run; `placed`: a scenario
   with its vertices placed so; `place`: only the placement; `mean_rates`: the rates that it needs;
@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-from outpace.simulate.changes import FailVM, Move, RestartVM, SetRate, StartQuery, StopQuery
+from outpace.simulate.changes import FailVM, MoveVertex, RestartVM, SetRate, StartQuery, StopQuery
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
 from outpace.simulate.generators import Bursty, Increasing, Poisson, RecordedTimes, Uniform
 from outpace.simulate.model import (
@@ -70,7 +70,7 @@ __all__ = [
     "Increasing",
     "LatencyTarget",
     "LoadBalanced",
-    "Move",
+    "MoveVertex",
     "NetworkAware",
     "OperatorModel",
     "Optimised",

@@ -68,7 +68,7 @@ class StopQuery(_Change):
 
 
 @dataclass(frozen=True, slots=True)
-class Move(_Change):
+class MoveVertex(_Change):
     """The vertex goes on, with all that it holds and all that is on its way to it, elsewhere.
 
     Parameters
@@ -80,7 +80,7 @@ class Move(_Change):
 
     Examples
     --------
-    >>> Move(at=60.0, vertex="filter", vm="worker-2").vm
+    >>> MoveVertex(at=60.0, vertex="filter", vm="worker-2").vm
     'worker-2'
     """
 
@@ -162,4 +162,4 @@ class SetRate(_Change):
             not_negative("the factor is", self.factor, ("vertex", self.producer))
 
 
-Change: TypeAlias = StartQuery | StopQuery | Move | FailVM | RestartVM | SetRate
+Change: TypeAlias = StartQuery | StopQuery | MoveVertex | FailVM | RestartVM | SetRate

@@ -19,7 +19,7 @@ Sharing = Literal["time", "space"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Machine:
+class _Processors:
     """Processors of the same speed."""
 
     id: str
@@ -47,7 +47,7 @@ class _Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class VM(_Machine):
+class VM(_Processors):
     """A virtual machine.
 
     Parameters
@@ -71,7 +71,7 @@ class VM(_Machine):
 
 
 @dataclass(frozen=True, slots=True)
-class Host(_Machine):
+class Host(_Processors):
     """A physical machine.
 
     Parameters

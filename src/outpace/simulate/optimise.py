@@ -104,7 +104,7 @@ def optimise(
     checked(target, LatencyTarget, "the target")
     checked(seed, int, "the seed")
     checked(steps, int, "the number of steps")
-    search = _Search(scenario, target, engine)
+    search = _PlacementSearch(scenario, target, engine)
     best = search.best_start()
     if best.cost > search.cost_bound:
         best = search.anneal(best, random.Random(seed), steps, on_step)
@@ -114,7 +114,7 @@ def optimise(
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class _PlacementTrial:
     """A placement that was simulated; `cost` orders candidates, the best one first."""
 
     placement: Placement
@@ -123,7 +123,7 @@ class _Candidate:
     meets_target: bool
 
 
-class _Search:
+class _PlacementSearch:
     def __init__(self, scenario: Scenario, target: LatencyTarget, engine: Engine | None) -> None:
         self._scenario = scenario
         self._target = target
@@ -135,12 +135,12 @@ class _Search:
         self._capacities = {vm.id: share for vm, share in zip(vms, shares, strict=True)}
         rates = mean_rates(scenario.queries, scenario.duration)
         self._flow = flow_of(scenario.queries, rates)
-        self.judged: dict[tuple[str, ...], _Candidate] = {}
+        self.judged: dict[tuple[str, ...], _PlacementTrial] = {}
         self._least = _least_machines(self._flow, list(self._capacities.values()))
         #: No candidate that meets the target uses fewer machines than one below this.
         self.cost_bound = self._least + 0.5
 
-    def best_start(self) -> _Candidate:
+    def best_start(self) -> _PlacementTrial:
         """Return the best of first fit on all machines and all strategies on ever more of them."""
         largest = sorted(self._capacities, key=lambda vm: -self._capacities[vm])
         first = self._placed(FirstFit(), self._capacities)
@@ -157,8 +157,12 @@ class _Search:
         return min(candidates, key=lambda candidate: candidate.cost)
 
     def anneal(
-        self, best: _Candidate, chance: random.Random, steps: int, on_step: Callable[[int], None]
-    ) -> _Candidate:
+        self,
+        best: _PlacementTrial,
+        chance: random.Random,
+        steps: int,
+        on_step: Callable[[int], None],
+    ) -> _PlacementTrial:
         """Walk from a candidate, less and less willing to go where it is worse."""
         current = best
         for step in range(steps):
@@ -183,22 +187,22 @@ class _Search:
         except ScenarioError:
             return None
 
-    def _judge(self, placement: Placement) -> _Candidate:
+    def _judge(self, placement: Placement) -> _PlacementTrial:
         key = tuple(placement[vertex] for vertex in self._flow.loads)
         if key not in self.judged:
             self.judged[key] = self._simulated(placement)
         return self.judged[key]
 
-    def _simulated(self, placement: Placement) -> _Candidate:
+    def _simulated(self, placement: Placement) -> _PlacementTrial:
         result = simulate(judged(replace(self._scenario, placement=placement)), self._engine)
         target = self._target
         latency = worst_percentile(result, target.percentile) if keeps_up(result) else math.inf
         ratio = latency / target.seconds
         machines, all_machines = len(set(placement.values())), len(self._capacities)
         if ratio <= 1:
-            return _Candidate(placement, machines + ratio / 2, latency, True)
+            return _PlacementTrial(placement, machines + ratio / 2, latency, True)
         # The slower the worse, and worse than any that meets the target, however slow.
-        return _Candidate(placement, all_machines + 2 - 1 / ratio, latency, False)
+        return _PlacementTrial(placement, all_machines + 2 - 1 / ratio, latency, False)
 
     def _carries(self, placement: Mapping[str, str]) -> bool:
         """Whether every machine can carry what is on it."""

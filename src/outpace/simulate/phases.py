@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from outpace.simulate.changes import (
     Change,
     FailVM,
-    Move,
+    MoveVertex,
     RestartVM,
     SetRate,
     StartQuery,
@@ -79,7 +79,7 @@ def phases(layout: Layout) -> tuple[Phase, ...]:
         if not isinstance(change, SetRate):
             by_tick.setdefault(tick_at(change.at, scenario), []).append(change)
     firsts = sorted(tick for tick in by_tick if tick < layout.ticks)
-    state = _State(layout)
+    state = _PhaseState(layout)
     return tuple(
         state.phase(first, end, by_tick[first])
         for first, end in zip(firsts, [*firsts[1:], layout.ticks], strict=True)
@@ -138,7 +138,7 @@ class _Links(dict[tuple[int, int], NetworkLink]):
         return link
 
 
-class _State:
+class _PhaseState:
     """What has changed so far, and the phase that follows from it."""
 
     def __init__(self, layout: Layout) -> None:
@@ -187,7 +187,7 @@ class _State:
                 self._active.add(change.query)
             case StopQuery():
                 self._active.discard(change.query)
-            case Move():
+            case MoveVertex():
                 self._homes[self._number[change.vertex]] = self._vm[change.vm]
             case FailVM():
                 failed = self._vm[change.vm]

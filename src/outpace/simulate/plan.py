@@ -23,7 +23,7 @@ from typing import Final
 
 from outpace.errors import ScenarioError
 from outpace.pattern.argument import a_number, an_instance
-from outpace.simulate.changes import Change, FailVM, Move, RestartVM, SetRate
+from outpace.simulate.changes import Change, FailVM, MoveVertex, RestartVM, SetRate
 from outpace.simulate.placement_flow import flow_of, mean_rates
 from outpace.simulate.plan_target import LatencyTarget, judged, keeps_up, worst_percentile
 from outpace.simulate.run import Engine, simulate
@@ -386,7 +386,7 @@ def _copied(change: Change, name: str) -> Change:
     match change:
         case SetRate():
             return replace(change, producer=f"{name}/{change.producer}")
-        case Move():
+        case MoveVertex():
             return replace(change, vertex=f"{name}/{change.vertex}", vm=f"{name}/{change.vm}")
         case FailVM() | RestartVM():
             return replace(change, vm=f"{name}/{change.vm}")

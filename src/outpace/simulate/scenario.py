@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from outpace.errors import ScenarioError, did_you_mean
-from outpace.simulate.changes import Change, FailVM, Move, RestartVM, SetRate
+from outpace.simulate.changes import Change, FailVM, MoveVertex, RestartVM, SetRate
 from outpace.simulate.cloud import VM, Cloud, assign_hosts, check_clouds
 from outpace.simulate.fields import check_fields
 from outpace.simulate.model import Edge, Producer, QueryModel, Vertex, check_cycles
@@ -191,17 +191,17 @@ class Scenario:
 
     def _check_change(self, number: int, change: Change, vertices: Mapping[str, Vertex]) -> None:
         subject = ("change", str(number))
-        if isinstance(change, FailVM | RestartVM | Move):
+        if isinstance(change, FailVM | RestartVM | MoveVertex):
             vms = [vm.id for vm in self.vms]
             if change.vm not in vms:
                 raise _unknown("vm", change.vm, vms, subject)
-        if isinstance(change, Move) and change.vertex not in vertices:
+        if isinstance(change, MoveVertex) and change.vertex not in vertices:
             raise _unknown("vertex", change.vertex, vertices, subject)
         if isinstance(change, SetRate):
             producers = [v.id for v in vertices.values() if isinstance(v, Producer)]
             if change.producer not in producers:
                 raise _unknown("producer", change.producer, producers, subject)
-        if not isinstance(change, FailVM | RestartVM | Move | SetRate):
+        if not isinstance(change, FailVM | RestartVM | MoveVertex | SetRate):
             queries = [query.name for query in self.queries]
             if change.query not in queries:
                 raise _unknown("query", change.query, queries, subject)

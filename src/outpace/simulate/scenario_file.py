@@ -92,10 +92,10 @@ def parse_scenario(
         raise ScenarioError("the scenario is not TOML", where=where, detail=str(error)) from None
     # How a scenario was measured is for those who measure again.
     document.pop("calibration", None)
-    return _Reader(document, text, where, folder).scenario(placement)
+    return _ScenarioReader(document, text, where, folder).scenario(placement)
 
 
-class _Reader:
+class _ScenarioReader:
     def __init__(
         self, document: dict[str, Any], text: str, where: str, folder: Path | None
     ) -> None:
@@ -134,18 +134,20 @@ class _Reader:
             return choice
         return None
 
-    def _build(self, kind: type[Any], table: Mapping[str, Any], path: toml_places.Path) -> Any:
+    def _build(self, kind: type[Any], table: Mapping[str, Any], path: toml_places.TomlPath) -> Any:
         """Make a value of a table."""
         return self._made(kind, self._arguments(kind, table, path), path)
 
-    def _made(self, kind: type[Any], arguments: Mapping[str, Any], path: toml_places.Path) -> Any:
+    def _made(
+        self, kind: type[Any], arguments: Mapping[str, Any], path: toml_places.TomlPath
+    ) -> Any:
         try:
             return kind(**arguments)
         except ScenarioError as error:
             raise self._located(error, path) from None
 
     def _arguments(
-        self, kind: type[Any], table: Mapping[str, Any], path: toml_places.Path
+        self, kind: type[Any], table: Mapping[str, Any], path: toml_places.TomlPath
     ) -> dict[str, Any]:
         """Make the fields of a value from the keys of a table."""
         known = {field.name: field for field in fields(kind)}
@@ -161,7 +163,7 @@ class _Reader:
                 raise self._error(f"the key {name!r} is missing", path)
         return arguments
 
-    def _value(self, annotation: str, raw: Any, path: toml_places.Path) -> Any:
+    def _value(self, annotation: str, raw: Any, path: toml_places.TomlPath) -> Any:
         """Make what a field of this type holds."""
         annotation = annotation.removesuffix(" | None")
         if annotation.startswith("tuple["):
@@ -178,7 +180,7 @@ class _Reader:
             return {key: self._value("str", item, (*path, key)) for key, item in table.items()}
         return self._scalar(annotation, raw, path)
 
-    def _scalar(self, annotation: str, raw: Any, path: toml_places.Path) -> Any:
+    def _scalar(self, annotation: str, raw: Any, path: toml_places.TomlPath) -> Any:
         if annotation in TEXTS:
             if not isinstance(raw, str):
                 raise self._error("a text is expected here", path, 'write it in quotes: "..."')
@@ -192,7 +194,7 @@ class _Reader:
             raise self._error("the number is out of range", path)
         return raw
 
-    def _kind(self, kinds: Mapping[str, type[Any]], raw: Any, path: toml_places.Path) -> Any:
+    def _kind(self, kinds: Mapping[str, type[Any]], raw: Any, path: toml_places.TomlPath) -> Any:
         """Make a value of one of several kinds; its name alone stands for a table with it."""
         table = {"kind": raw} if isinstance(raw, str) else self._table(raw, path)
         if "kind" not in table:
@@ -207,7 +209,7 @@ class _Reader:
             return self._trace(rest, path)
         return self._build(kinds[name], rest, path)
 
-    def _trace(self, table: Mapping[str, Any], path: toml_places.Path) -> RecordedTimes:
+    def _trace(self, table: Mapping[str, Any], path: toml_places.TomlPath) -> RecordedTimes:
         name = self._scalar("str", table["file"], (*path, "file"))
         if set(table) != {"file"}:
             raise self._error("a trace has times or a file, one of the two", path)
@@ -227,17 +229,17 @@ class _Reader:
         except ScenarioError as error:
             raise self._located(error, (*path, "file")) from None
 
-    def _table(self, raw: Any, path: toml_places.Path) -> Mapping[str, Any]:
+    def _table(self, raw: Any, path: toml_places.TomlPath) -> Mapping[str, Any]:
         if not isinstance(raw, dict):
             raise self._error("a table is expected here", path)
         return raw
 
     def _error(
-        self, message: str, path: toml_places.Path, hint: str | None = None
+        self, message: str, path: toml_places.TomlPath, hint: str | None = None
     ) -> ScenarioError:
         return self._located(ScenarioError(message, hint=hint), path)
 
-    def _located(self, error: ScenarioError, path: toml_places.Path) -> ScenarioError:
+    def _located(self, error: ScenarioError, path: toml_places.TomlPath) -> ScenarioError:
         """Add the place to an error: that of its subject, else that of the path."""
         if error.span is None:
             found = self._subject_path(error.subject)
@@ -246,15 +248,15 @@ class _Reader:
             error.where = self._where if error.where is None else f"{self._where}: {error.where}"
         return error
 
-    def _span(self, path: toml_places.Path) -> Span | None:
+    def _span(self, path: toml_places.TomlPath) -> Span | None:
         """The place of a path, or of the next thing around it that has one."""
         while path and path not in self._places:
             path = path[:-1]
         return self._places.get(path)
 
-    def _subject_path(self, subject: tuple[str, ...]) -> toml_places.Path | None:
+    def _subject_path(self, subject: tuple[str, ...]) -> toml_places.TomlPath | None:
         """Where the file has what an error is about; the last place if there are several."""
-        found: toml_places.Path | None = None
+        found: toml_places.TomlPath | None = None
         match subject:
             case ("simulation", name) if name in self._document:
                 found = (name,)
@@ -272,8 +274,8 @@ class _Reader:
 
 
 def _tables(
-    value: Any, path: toml_places.Path
-) -> Iterable[tuple[toml_places.Path, dict[str, Any]]]:
+    value: Any, path: toml_places.TomlPath
+) -> Iterable[tuple[toml_places.TomlPath, dict[str, Any]]]:
     """All tables of a document, with their paths."""
     if isinstance(value, dict):
         yield path, value
@@ -296,7 +298,7 @@ _SUBJECTS = {
 
 
 def _is_subject(
-    kind: str, names: list[str], path: toml_places.Path, table: Mapping[str, Any]
+    kind: str, names: list[str], path: toml_places.TomlPath, table: Mapping[str, Any]
 ) -> bool:
     if kind not in _SUBJECTS or len(path) < 2:
         return False

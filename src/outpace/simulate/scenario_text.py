@@ -19,7 +19,7 @@ from typing import Any
 
 from outpace.errors import ScenarioError
 from outpace.pattern.argument import a_path, an_instance
-from outpace.simulate.changes import FailVM, Move, RestartVM, SetRate, StartQuery, StopQuery
+from outpace.simulate.changes import FailVM, MoveVertex, RestartVM, SetRate, StartQuery, StopQuery
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
 from outpace.simulate.generators import Bursty, Increasing, Poisson, RecordedTimes, Uniform
 from outpace.simulate.model import (
@@ -68,7 +68,7 @@ KINDS: dict[str, dict[str, type[Any]]] = {
     "Change": {
         "start": StartQuery,
         "stop": StopQuery,
-        "move": Move,
+        "move": MoveVertex,
         "fail": FailVM,
         "restart": RestartVM,
         "rate": SetRate,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from outpace.errors import ScenarioError, Span
 
-Path = tuple[str | int, ...]
+TomlPath = tuple[str | int, ...]
 
 #: How deep brackets may be nested, and how many parts a key may have; a scenario needs six.
 MOST_NESTED = 32
@@ -65,7 +65,7 @@ def check_nesting(text: str) -> None:
             raise ScenarioError(message, span=Span(found.start(), found.start() + 1, text))
 
 
-def toml_places(text: str) -> Mapping[Path, Span]:
+def toml_places(text: str) -> Mapping[TomlPath, Span]:
     r"""Return the place of everything in a TOML text, by path.
 
     Examples
@@ -82,11 +82,11 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._places: dict[Path, Span] = {}
-        self._items: dict[Path, int] = {}
+        self._places: dict[TomlPath, Span] = {}
+        self._items: dict[TomlPath, int] = {}
 
-    def scan(self) -> dict[Path, Span]:
-        table: Path = ()
+    def scan(self) -> dict[TomlPath, Span]:
+        table: TomlPath = ()
         self._skip()
         while self._at < len(self._text):
             if self._text[self._at] == "[":
@@ -96,13 +96,13 @@ class _Scanner:
             self._skip()
         return self._places
 
-    def _header(self) -> Path:
+    def _header(self) -> TomlPath:
         start = self._at
         is_item = self._text.startswith("[[", start)
         self._at += 2 if is_item else 1
         *parents, last = self._keys()
         self._at = self._text.index("]", self._at) + (2 if is_item else 1)
-        path: Path = ()
+        path: TomlPath = ()
         for name in parents:
             path = self._within((*path, name))
         path = (*path, last)
@@ -112,11 +112,11 @@ class _Scanner:
         self._places[path] = Span(start, self._at, self._text)
         return path
 
-    def _within(self, path: Path) -> Path:
+    def _within(self, path: TomlPath) -> TomlPath:
         """The path itself, or its last item where it is an array of tables."""
         return (*path, self._items[path]) if path in self._items else path
 
-    def _pair(self, table: Path) -> None:
+    def _pair(self, table: TomlPath) -> None:
         start = self._at
         path = (*table, *self._keys())
         self._skip()
@@ -139,7 +139,7 @@ class _Scanner:
                 return keys
             self._at += 1
 
-    def _value(self, path: Path) -> None:
+    def _value(self, path: TomlPath) -> None:
         if self._text.startswith("[", self._at):
             self._array(path)
         elif self._text.startswith("{", self._at):
@@ -149,7 +149,7 @@ class _Scanner:
             assert found is not None, "a scalar may be empty"
             self._at += len(found.group().rstrip())
 
-    def _array(self, path: Path) -> None:
+    def _array(self, path: TomlPath) -> None:
         self._at += 1
         item = 0
         while not self._ends("]"):
@@ -158,7 +158,7 @@ class _Scanner:
             self._places[(*path, item)] = Span(start, self._at, self._text)
             item += 1
 
-    def _inline_table(self, path: Path) -> None:
+    def _inline_table(self, path: TomlPath) -> None:
         self._at += 1
         while not self._ends("}"):
             self._pair(path)

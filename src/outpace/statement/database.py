@@ -21,13 +21,13 @@ from outpace.pattern.query import Query
 from outpace.statement.join_step import JoinedTables, filled
 from outpace.statement.split import Lookup, Statement, Step
 
-Result = TypeVar("Result", covariant=True)
+Output = TypeVar("Output", covariant=True)
 
 #: What goes with a name in a subquery that the database does not know.
 SUBQUERY_HINT = "a subquery cannot read the match's rows"
 
 
-class Database(Protocol[Result]):
+class Database(Protocol[Output]):
     """What a host does for a statement; failures are errors of Outpace."""
 
     def ask(self, query: str) -> pa.Table:
@@ -39,11 +39,11 @@ class Database(Protocol[Result]):
     def join(self, step: Step, joined: JoinedTables) -> Mapping[str, str]:
         """Join a step's inputs, let what comes after it read the result, and say how."""
 
-    def run(self, query: str) -> Result:
+    def run(self, query: str) -> Output:
         """Run what is left of the statement."""
 
 
-def run_statement(statement: Statement, database: Database[Result]) -> Result:
+def run_statement(statement: Statement, database: Database[Output]) -> Output:
     """Run the steps of a statement in their order, then what is left of it."""
     columns: dict[str, str] = {}
     for step in statement.steps:

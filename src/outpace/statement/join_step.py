@@ -22,7 +22,7 @@ from outpace.pattern.notation.disorder import read_disorder
 from outpace.pattern.notation.lexer import SourceText, Token, TokenCursor
 from outpace.pattern.notation.parse_windows import read_span
 from outpace.pattern.query import JoinKind
-from outpace.pattern.windows import Span as Duration
+from outpace.pattern.windows import WindowSpan as Duration
 
 #: Words in front of JOIN, and what they mean; others are not supported.
 _KINDS: Final = {

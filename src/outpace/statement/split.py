@@ -160,7 +160,7 @@ def split(
     tokens = _one_statement(source, tokenize(source, MOST_NESTED))
     while prefix.lower() in text.lower():
         prefix += "_"
-    return _Splitter(source, tokens, database, prefix).split()
+    return _StatementSplitter(source, tokens, database, prefix).split()
 
 
 def whole_table(step: Step) -> str | None:
@@ -184,7 +184,7 @@ def table_of(source: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class _TableFactor:
     """A table factor with its clause, as indices of tokens; `close` is the closing parenthesis."""
 
     start: int
@@ -193,10 +193,10 @@ class _Unit:
 
 
 #: What becomes a table of its own.
-_Part: TypeAlias = _Unit | JoinClause
+_StatementPart: TypeAlias = _TableFactor | JoinClause
 
 
-class _Splitter:
+class _StatementSplitter:
     """The state of splitting one statement."""
 
     def __init__(self, source: SourceText, tokens: list[Token], database: str, prefix: str) -> None:
@@ -211,9 +211,9 @@ class _Splitter:
         reader = JoinReader(source, tokens, self.partner)
         self.joins = list(reader.read(lambda index: any(index in clause for clause in clauses)))
         self.units = [self._unit(index) for index in keywords]
-        self.parts: list[_Part] = [*self.units, *self.joins]
+        self.parts: list[_StatementPart] = [*self.units, *self.joins]
         self.steps: list[Step] = []
-        self.tables: dict[_Part, str] = {}
+        self.tables: dict[_StatementPart, str] = {}
         #: What is written in the place of columns of joined tables, by where these begin and end.
         self.written: dict[tuple[int, int], str] = {}
         self.references = {join: self._references(join, clauses) for join in self.joins}
@@ -241,11 +241,11 @@ class _Splitter:
             if after_table or self.tokens[index + 2].key in _CLAUSES:
                 yield index
 
-    def _unit(self, keyword: int) -> _Unit:
+    def _unit(self, keyword: int) -> _TableFactor:
         start = keyword
         join = next((one for one in self.joins if one.close == keyword - 1), None)
         if join is not None:
-            return _Unit(join.start, keyword, self.partner[keyword + 1])
+            return _TableFactor(join.start, keyword, self.partner[keyword + 1])
         while start > 0 and not self._begins_factor(start):
             start = self.partner[start - 1] if self.tokens[start - 1].key == ")" else start - 1
         start = self._values(start)
@@ -261,7 +261,7 @@ class _Splitter:
             message = "MATCH_RECOGNIZE does not take the rows of LATERAL"
             hint = "its input is computed before the rest of the statement: write the join inside"
             raise self._error(message, start, hint=hint, kind=UnsupportedError)
-        return _Unit(start, keyword, self.partner[keyword + 1])
+        return _TableFactor(start, keyword, self.partner[keyword + 1])
 
     def _values(self, start: int) -> int:
         """Return where VALUES stands if `start` is one of its rows, else `start`."""
@@ -303,11 +303,11 @@ class _Splitter:
         parts.append(self._slice(position, end))
         return Fragment.join(parts)
 
-    def _outermost(self, start: int, stop: int) -> list[_Part]:
+    def _outermost(self, start: int, stop: int) -> list[_StatementPart]:
         inside = [part for part in self.parts if start <= part.start and part.close < stop]
         # Of two units, the outer one starts no later and closes later.
         inside.sort(key=lambda unit: (unit.start, -unit.close))
-        chosen: list[_Part] = []
+        chosen: list[_StatementPart] = []
         for unit in inside:
             if not chosen or unit.start > chosen[-1].close:
                 chosen.append(unit)
@@ -321,13 +321,13 @@ class _Splitter:
                 start = stop
         return Fragment((*pieces, (self.text[start:end], start)) if end > start else tuple(pieces))
 
-    def _table(self, part: _Part, time: Token | None = None) -> str:
+    def _table(self, part: _StatementPart, time: Token | None = None) -> str:
         """Return the name of a unit's table; the first time, add its step.
 
         What reads the result of a join may know its time.
         """
         if part not in self.tables:
-            step = self._step(part) if isinstance(part, _Unit) else self._join(part, time)
+            step = self._step(part) if isinstance(part, _TableFactor) else self._join(part, time)
             self.steps.append(step)
             self.tables[part] = step.table
         return self.tables[part]
@@ -432,7 +432,7 @@ class _Splitter:
                 start = self.partner[start]
         return False
 
-    def _step(self, unit: _Unit) -> Step:
+    def _step(self, unit: _TableFactor) -> Step:
         query = self._query(unit)
         join = next((one for one in self.joins if one.start == unit.start), None)
         if join is not None:
@@ -445,13 +445,13 @@ class _Splitter:
         span = self.tokens[unit.keyword].span.join(self.tokens[unit.close].span)
         return Step(table, self._translated(source), query, span, lookups)
 
-    def _time(self, unit: _Unit, query: Query) -> Token | None:
+    def _time(self, unit: _TableFactor, query: Query) -> Token | None:
         """Return the first column that a clause orders by, where it is written."""
         inside = self.tokens[unit.keyword : unit.close]
         named = {item.column.lower() for item in query.order[:1]}
         return next((one for one in inside if one.is_name and one.value.lower() in named), None)
 
-    def _query(self, unit: _Unit) -> Query:
+    def _query(self, unit: _TableFactor) -> Query:
         start = self.tokens[unit.keyword].start
         clause = self.text[start : self.tokens[unit.close].end]
         return parse_match_recognize(

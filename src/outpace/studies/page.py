@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from outpace.report.page import chart, document
 from outpace.report.plots import curve as curve_of
 from outpace.report.plots import look, style
-from outpace.studies.report import Figure, Place, PlotKind, Row, Study, number_text, paper_text
+from outpace.studies.report import AxisPlace, Figure, PlotKind, Row, Study, number_text, paper_text
 
 #: Settings whose greatest is so many times the least are drawn on a logarithmic axis.
 _DECADES: Final = 30
@@ -98,7 +98,7 @@ def _paper_traces(kind: PlotKind, curve: str, rows: Sequence[Row], number: int) 
     return [go.Scatter(x=places, y=values, name=name, mode="markers", marker=marker)]
 
 
-def _axis(kind: PlotKind, places: Sequence[Place]) -> dict[str, object]:
+def _axis(kind: PlotKind, places: Sequence[AxisPlace]) -> dict[str, object]:
     """Return how the axis of settings is drawn: numbers where they belong, words in their order.
 
     Numbers that span more than a decade or two have a logarithmic axis; those that fall in the

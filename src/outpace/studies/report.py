@@ -25,7 +25,7 @@ from outpace.report.table import FittedTable
 Paper: TypeAlias = "float | str | None"
 
 #: A place on the axis of a plot; a row without one is not drawn.
-Place: TypeAlias = "float | str | None"
+AxisPlace: TypeAlias = "float | str | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Row:
     unit: str
     paper: Paper = None
     curve: str = ""
-    at: Place = None
+    at: AxisPlace = None
 
     def fields(self, place: str = "figure") -> dict[str, Paper]:
         """Return the row as the JSON file has it, which calls the part of the paper a place."""

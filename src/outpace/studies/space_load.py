@@ -122,10 +122,10 @@ def busy_instances(
             doing = "computing" if computes else "waiting"
             curve = f"slide {slide}, {doing}"
             for count in counts:
-                rate = _Load(slide, count, computes).rate(seconds)
+                rate = _Overload(slide, count, computes).rate(seconds)
                 setting = f"slide {slide}, {count} {doing}"
                 yield Row(BUSY.name, setting, rate, BUSY.unit, None, curve, count)
-            overloaded = _Load(slide, counts[-1], computes, overload=2)
+            overloaded = _Overload(slide, counts[-1], computes, overload=2)
             for number in sources:
                 kept = overloaded.rate(seconds, number) / overloaded.able
                 words = f"{setting}, double load, {counted(number, 'source')}"
@@ -143,7 +143,7 @@ def stability(seconds: float, interval: float) -> Iterator[Row]:
     interval
         The rate is that of so many seconds each.
     """
-    metrics = _Load(WINDOW, 1, computes=True, overload=2).metrics(seconds)
+    metrics = _Overload(WINDOW, 1, computes=True, overload=2).metrics(seconds)
     ends, rates = RateProgress.of(metrics).rates(interval)
     for end, rate in zip(ends.tolist(), rates.tolist(), strict=True):
         setting = f"after {end:g} s"
@@ -169,7 +169,7 @@ _OVERLOADED: Final = {
 
 
 @dataclass(frozen=True)
-class _Load:
+class _Overload:
     """Busy instances, and sources that offer a multiple of what they can do."""
 
     slide: int

@@ -96,7 +96,7 @@ def _codecs(kind: str) -> Iterator[tuple[Codec, float]]:
     yield json_codec(), TEXT_BYTES[kind]
 
 
-def _plain(rows: pa.Table) -> list[Event]:
+def _plain(rows: pa.Table) -> list[EventValues]:
     """Return events as dictionaries of plain values, with the number of their source."""
     times = rows["ts"].cast(pa.int64())
     whole = rows.set_column(rows.column_names.index("ts"), "ts", times)
@@ -113,7 +113,7 @@ def _rate_row(kind: str, curve: str, action: str, value: float) -> Row:
 
 
 #: An event as a dictionary, with the columns of a source.
-Event = Mapping[str, Any]
+EventValues = Mapping[str, Any]
 
 #: The numbers of the fields' types in a descriptor.
 _TYPES: Final = {"int64": 3, "float": 2, "string": 9, "message": 11}
@@ -132,7 +132,7 @@ class Codec:
     """
 
     name: str
-    write: Callable[[Event], bytes]
+    write: Callable[[EventValues], bytes]
     read: Callable[[bytes], object]
 
 
@@ -173,7 +173,7 @@ def protobuf_codec(metadata: Iterable[str], payload: Mapping[str, str]) -> Codec
     message = _message_class(outer, payload)
     inner = tuple(payload)
 
-    def write(event: Event) -> bytes:
+    def write(event: EventValues) -> bytes:
         made = message()
         for name in outer:
             setattr(made, name, event[name])

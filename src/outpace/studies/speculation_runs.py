@@ -69,7 +69,7 @@ _STRETCH_S: Final = 0.1
 _ALIKE: Final = 31
 
 Floats = npt.NDArray[np.float64]
-Made = TypeVar("Made")
+Output = TypeVar("Output")
 
 
 class MeasuredCosts:
@@ -83,7 +83,9 @@ class MeasuredCosts:
         #: Whether what was measured counts from now on.
         self.settled = False
 
-    def of(self, act: Callable[[], Made], *kind: str | int, size: int = 0) -> tuple[Made, float]:
+    def of(
+        self, act: Callable[[], Output], *kind: str | int, size: int = 0
+    ) -> tuple[Output, float]:
         """Do something and return what it gave, and how many seconds count for it."""
         began = time.process_time()
         made = act()
@@ -188,7 +190,7 @@ class SpeculationRun:
 
 
 @dataclass
-class _Block:
+class _EventBatch:
     """Events that went on together: their places, and how many instances have not answered."""
 
     events: Integers
@@ -243,7 +245,7 @@ class VirtualHost:
         self._unanswered = [0] * setting.instances
         self._waiting = [0] * setting.instances
         #: Answers that are on their way: when they come, a number, who, what, and of which block.
-        self._answers: list[tuple[float, int, int, Answer, _Block]] = []
+        self._answers: list[tuple[float, int, int, Answer, _EventBatch]] = []
         self._sent = 0
 
     def drive(self) -> SpeculationRun:
@@ -320,7 +322,7 @@ class VirtualHost:
         if not deliveries:
             return
         setting, events = self._setting, deliveries[0].events
-        block = _Block(as_integers(events.rows.column("ts")) // APART)
+        block = _EventBatch(as_integers(events.rows.column("ts")) // APART)
         self.run.again += int(self._gone[block.events].sum())
         self._gone[block.events] = True
         loads = np.zeros(setting.instances, np.int64)
@@ -349,7 +351,7 @@ class VirtualHost:
 
     def _hear(self) -> None:
         """Take the answers that have come."""
-        done: list[_Block] = []
+        done: list[_EventBatch] = []
         while self._answers and self._answers[0][0] <= self._now:
             _, _, number, answer, block = heapq.heappop(self._answers)
             _, seconds = self.run.costs.of(

@@ -17,7 +17,7 @@ from outpace.pattern.query import AfterMatch, Selection, Skip
 from outpace.testing.oracle import Holds, Question, Run, answer
 
 #: The events of a match with their variables.
-Taken: TypeAlias = frozenset[tuple[int, str]]
+Takes: TypeAlias = frozenset[tuple[int, str]]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def confidences(
     holds: Holds,
     within: int | None,
     window: tuple[int, int] | None = None,
-) -> dict[Taken, str]:
+) -> dict[Takes, str]:
     """Return all matches that some order has, and whether every order has them.
 
     Parameters
@@ -71,13 +71,13 @@ def confidences(
     window
         Only events with a true time from the first up to the second count.
     """
-    possible: set[Taken] = set()
-    sure: set[Taken] | None = None
+    possible: set[Takes] = set()
+    sure: set[Takes] | None = None
     for order in events.orders():
         for times in _cut(events, order, window):
             held = set()
             for match, (run, ended) in _runs(order, times, pattern, holds).items():
-                span = _Span(times, run[0][0], run[-1][0], ended, within)
+                span = _TrueSpan(times, run[0][0], run[-1][0], ended, within)
                 if span.may_fit:
                     possible.add(match)
                 if span.fits:
@@ -87,7 +87,7 @@ def confidences(
 
 
 @dataclass(frozen=True)
-class _Times:
+class _TrueTimes:
     """What true times the events of an order may have, and which of them are in a window."""
 
     earliest: list[int]
@@ -98,7 +98,7 @@ class _Times:
 
 def _cut(
     events: UncertainEvents, order: list[int], window: tuple[int, int] | None
-) -> Iterator[_Times]:
+) -> Iterator[_TrueTimes]:
     """Yield the times that an order allows, for each stretch of events that a window may hold."""
     size = len(order)
     stretches = [(0, size)]
@@ -117,17 +117,17 @@ def _cut(
             earliest[place] = max(earliest[place - 1 : place + 1])
             latest[-place - 1] = min(latest[-place - 1 :][:2])
         if all(low <= high for low, high in zip(earliest, latest, strict=True)):
-            yield _Times(earliest, latest, first, stop)
+            yield _TrueTimes(earliest, latest, first, stop)
 
 
 def _runs(
-    order: list[int], times: _Times, pattern: ast.Pattern, holds: Holds
-) -> dict[Taken, tuple[Run, int | None]]:
+    order: list[int], times: _TrueTimes, pattern: ast.Pattern, holds: Holds
+) -> dict[Takes, tuple[Run, int | None]]:
     """Return the matches of a stretch, whatever WITHIN is.
 
     Each has the place of an event that must not come before WITHIN ends, or None.
     """
-    found: dict[Taken, tuple[Run, int | None]] = {}
+    found: dict[Takes, tuple[Run, int | None]] = {}
     ends = [times.stop]
     if any(isinstance(node, ast.Not) for node in ast.walk(pattern)):
         ends = [*range(times.first + 1, times.stop + 1)]
@@ -154,13 +154,13 @@ def _runs(
 
 
 @dataclass(frozen=True)
-class _Span:
+class _TrueSpan:
     """What true times the first and the last event of a match may have in an order.
 
     `ended` is the place of an event that must not come before WITHIN ends, or None.
     """
 
-    times: _Times
+    times: _TrueTimes
     first: int
     last: int
     ended: int | None

@@ -78,7 +78,7 @@ def answer(question: Question) -> OracleAnswer:
     >>> answer(asked).matches
     [(0, ((0, 'A'), (1, 'A'), (2, 'B')))]
     """
-    return _Emission(question).answer()
+    return _Emitter(question).answer()
 
 
 # --- Moves: what can come next in a pattern -----------------------------------------------------
@@ -97,7 +97,7 @@ class _Guard:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _VariableStep:
     """A variable to be taken; `ended_by` also ends the run while it waits after the take."""
 
     name: str
@@ -123,44 +123,46 @@ class _Leaving:
     held: tuple[tuple[str, str | None], ...]
 
 
-_Part = ast.Pattern | Link | _Step | _Again | _Until | _Leaving
-_Rest = tuple[_Part, ...]
+_PatternPart = ast.Pattern | Link | _VariableStep | _Again | _Until | _Leaving
+_Rest = tuple[_PatternPart, ...]
 
 
 @dataclass(frozen=True)
-class _Move:
+class _Continuation:
     """A way to the next take (`step`), or to the end of the pattern (None)."""
 
     guard: _Guard
-    step: _Step | None
+    step: _VariableStep | None
     rest: _Rest
 
 
 @lru_cache(maxsize=1 << 12)
-def _moves(rest: _Rest) -> list[_Move]:
+def _moves(rest: _Rest) -> list[_Continuation]:
     """List the moves in order of preference, each once."""
     return list(dict.fromkeys(_unfold(rest, _Guard(), frozenset())))
 
 
-def _unfold(rest: _Rest, guard: _Guard, path: frozenset[tuple[_Rest, _Guard]]) -> Iterator[_Move]:
+def _unfold(
+    rest: _Rest, guard: _Guard, path: frozenset[tuple[_Rest, _Guard]]
+) -> Iterator[_Continuation]:
     if (rest, guard) in path:
         return  # a repetition that took no event came back to where it was
     path |= {(rest, guard)}
     if not rest:
-        yield _Move(replace(guard, link=Link.STRICT, untils=(), holds=()), None, ())
+        yield _Continuation(replace(guard, link=Link.STRICT, untils=(), holds=()), None, ())
         return
     head, tail = rest[0], rest[1:]
     match head:
         case ast.Var(name=name):
-            yield _Move(guard, _Step(name), tail)
-        case _Step():
-            yield _Move(guard, head, tail)
+            yield _Continuation(guard, _VariableStep(name), tail)
+        case _VariableStep():
+            yield _Continuation(guard, head, tail)
         case _:
             for unfolded, changed in _alternatives(head, guard):
                 yield from _unfold((*unfolded, *tail), changed, path)
 
 
-def _alternatives(head: _Part, guard: _Guard) -> Iterator[tuple[_Rest, _Guard]]:
+def _alternatives(head: _PatternPart, guard: _Guard) -> Iterator[tuple[_Rest, _Guard]]:
     """List what a part that takes no event itself stands for."""
     match head:
         case Link():
@@ -204,7 +206,7 @@ def _with(values: tuple[Any, ...], value: object) -> tuple[Any, ...]:
 
 
 def _sequence(pattern: ast.Concat) -> _Rest:
-    parts: list[_Part] = []
+    parts: list[_PatternPart] = []
     for index, item in enumerate(pattern.items):
         following = pattern.items[index + 1] if index + 1 < len(pattern.items) else None
         if index:
@@ -230,14 +232,14 @@ def _repeats_one_variable(item: ast.Pattern) -> bool:
 def _rounds(again: _Again) -> Iterator[_Rest]:
     """One more round, or leaving the repetition, in order of preference."""
     repeat, done = again.repeat, again.done
-    more: list[_Part] = []
+    more: list[_PatternPart] = []
     if repeat.most is None or done < repeat.most:
         if done:
             more.append(repeat.link)
         if repeat.until is not None:
             more.append(_Until(repeat.until))
         if again.ended_by is not None and isinstance(repeat.item, ast.Var):
-            more.append(_Step(repeat.item.name, again.ended_by))
+            more.append(_VariableStep(repeat.item.name, again.ended_by))
         elif again.ended_by is not None and isinstance(repeat.item, ast.Repeat):
             more.append(_Again(repeat.item, 0, again.ended_by))
         else:
@@ -276,7 +278,7 @@ def _can_finish(rest: _Rest) -> bool:
 
 
 @dataclass(frozen=True)
-class _State:
+class _OracleState:
     """A run, what is left of the pattern, and what ends the run while it waits."""
 
     run: Run
@@ -301,10 +303,10 @@ class _Runs:
                     self.candidates.append(())
             elif not move.guard.at_end and self._may_start(start, move):
                 name = move.step.name
-                self._extend(_State(((start, name),), move.rest, move.step.ended_by))
+                self._extend(_OracleState(((start, name),), move.rest, move.step.ended_by))
         self.timed_out = [run for run in self._timed_out if run not in self._not_partial]
 
-    def _may_start(self, start: int, move: _Move) -> bool:
+    def _may_start(self, start: int, move: _Continuation) -> bool:
         def holds(name: str) -> bool:
             return self._question.holds(name, start, ())
 
@@ -320,7 +322,7 @@ class _Runs:
             )
         )
 
-    def _extend(self, state: _State) -> None:
+    def _extend(self, state: _OracleState) -> None:
         """Add the candidates that go on from a run, in order of preference."""
         moves = [
             move
@@ -342,7 +344,7 @@ class _Runs:
             self._timed_out[state.run] = None
 
     def _take_all(
-        self, state: _State, moves: list[_Move], negations: list[tuple[str, bool]]
+        self, state: _OracleState, moves: list[_Continuation], negations: list[tuple[str, bool]]
     ) -> None:
         for event in range(state.run[-1][0] + 1, self._question.size):
             for move in moves:
@@ -350,10 +352,14 @@ class _Runs:
                 if self._free(event) and self._may_take(state, move, event, negations):
                     self._not_partial.add(state.run)
                     run = (*state.run, (event, move.step.name))
-                    self._extend(_State(run, move.rest, move.step.ended_by))
+                    self._extend(_OracleState(run, move.rest, move.step.ended_by))
 
     def _may_take(
-        self, state: _State, move: _Move, event: int, negations: list[tuple[str, bool]]
+        self,
+        state: _OracleState,
+        move: _Continuation,
+        event: int,
+        negations: list[tuple[str, bool]],
     ) -> bool:
         assert move.step is not None
         skipped = range(state.run[-1][0] + 1, event)
@@ -369,7 +375,11 @@ class _Runs:
         )
 
     def _still_waits(
-        self, state: _State, move: _Move, skipped: range, negations: list[tuple[str, bool]]
+        self,
+        state: _OracleState,
+        move: _Continuation,
+        skipped: range,
+        negations: list[tuple[str, bool]],
     ) -> bool:
         """Whether a move survives that these events are skipped."""
 
@@ -383,7 +393,7 @@ class _Runs:
             return False
         return not any(not immediate and some(name) for name, immediate in negations)
 
-    def _closed(self, state: _State, move: _Move, events: range) -> bool:
+    def _closed(self, state: _OracleState, move: _Continuation, events: range) -> bool:
         """Whether an `until` or a possessive repetition rules a move out by these events."""
 
         def holds(name: str, event: int) -> bool:
@@ -417,7 +427,9 @@ class _Runs:
             last += 1
         return range(first, last)
 
-    def _times_out(self, state: _State, move: _Move, negations: list[tuple[str, bool]]) -> bool:
+    def _times_out(
+        self, state: _OracleState, move: _Continuation, negations: list[tuple[str, bool]]
+    ) -> bool:
         """Whether a move was still open when time had reached the deadline."""
         deadline = self._deadline(state.run)
         events = self._events_in_time(state.run)
@@ -435,7 +447,7 @@ class _Runs:
             )
         )
 
-    def _may_accept(self, state: _State, move: _Move) -> bool:
+    def _may_accept(self, state: _OracleState, move: _Continuation) -> bool:
         last = state.run[-1][0]
         if move.guard.at_end and last != self._question.size - 1:
             return False
@@ -450,7 +462,7 @@ class _Runs:
 # --- Emission: which candidates become matches ---------------------------------------------------
 
 
-class _Emission:
+class _Emitter:
     """Goes through the starts and emits what no earlier match rules out."""
 
     def __init__(self, question: Question) -> None:

@@ -41,7 +41,7 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Event:
+class _TimedEvent:
     partition: int
     ordinal: int
     arrival: int
@@ -63,8 +63,8 @@ class _Members:
     """A window as a set of events, and the event that closes it (None: the end of the input)."""
 
     number: int
-    events: list[_Event]
-    closed_by: _Event | None
+    events: list[_TimedEvent]
+    closed_by: _TimedEvent | None
     bounds: tuple[int, int] | None = None
 
 
@@ -101,9 +101,9 @@ def windows_by_definition(windows: BoundWindows, events: Events) -> list[Window]
     return sorted(found, key=lambda window: (window.closed_at, window.number, window.partition))
 
 
-def _stream(windows: BoundWindows, events: Events) -> Iterator[_Event]:
+def _stream(windows: BoundWindows, events: Events) -> Iterator[_TimedEvent]:
     for place in range(len(events.arrival)):
-        yield _Event(
+        yield _TimedEvent(
             int(events.partition[place]),
             int(events.ordinal[place]),
             int(events.arrival[place]),
@@ -113,7 +113,7 @@ def _stream(windows: BoundWindows, events: Events) -> Iterator[_Event]:
 
 
 def _windows_of(
-    windows: BoundWindows, own: list[_Event], stream: list[_Event]
+    windows: BoundWindows, own: list[_TimedEvent], stream: list[_TimedEvent]
 ) -> Iterator[_Members]:
     """Yield the windows of one partition."""
     match windows.kind:
@@ -131,7 +131,7 @@ def _windows_of(
             return _by_predicate(kind, own)
 
 
-def _by_count(kind: ByCount, own: list[_Event]) -> Iterator[_Members]:
+def _by_count(kind: ByCount, own: list[_TimedEvent]) -> Iterator[_Members]:
     number = 0
     while (start := kind.offset + number * kind.slide) < len(own):
         wanted = range(start, start + kind.size)
@@ -142,7 +142,7 @@ def _by_count(kind: ByCount, own: list[_Event]) -> Iterator[_Members]:
         number += 1
 
 
-def _by_time(kind: ByTime, own: list[_Event], stream: list[_Event]) -> Iterator[_Members]:
+def _by_time(kind: ByTime, own: list[_TimedEvent], stream: list[_TimedEvent]) -> Iterator[_Members]:
     lowest = (own[0].time - kind.offset - kind.size) // kind.slide
     highest = (own[-1].time - kind.offset) // kind.slide
     for number in range(lowest, highest + 1):
@@ -153,8 +153,10 @@ def _by_time(kind: ByTime, own: list[_Event], stream: list[_Event]) -> Iterator[
             yield _Members(number, events, _first_at(stream, end), (start, end))
 
 
-def _by_session(kind: BySession, own: list[_Event], stream: list[_Event]) -> Iterator[_Members]:
-    sessions: list[list[_Event]] = []
+def _by_session(
+    kind: BySession, own: list[_TimedEvent], stream: list[_TimedEvent]
+) -> Iterator[_Members]:
+    sessions: list[list[_TimedEvent]] = []
     for event in own:
         if sessions and event.time - sessions[-1][-1].time < kind.gap:
             sessions[-1].append(event)
@@ -164,12 +166,12 @@ def _by_session(kind: BySession, own: list[_Event], stream: list[_Event]) -> Ite
         yield _Members(number, events, _first_at(stream, events[-1].time + kind.gap))
 
 
-def _first_at(stream: list[_Event], time: int) -> _Event | None:
+def _first_at(stream: list[_TimedEvent], time: int) -> _TimedEvent | None:
     """Return the first event of any partition that does not come before a time."""
     return next((event for event in stream if event.time >= time), None)
 
 
-def _by_content(kind: ByContent, own: list[_Event]) -> Iterator[_Members]:
+def _by_content(kind: ByContent, own: list[_TimedEvent]) -> Iterator[_Members]:
     openers = [event for event in own if event.holds(kind.open)]
     for number, opener in enumerate(openers):
         later = own[opener.ordinal + 1 :]
@@ -178,7 +180,7 @@ def _by_content(kind: ByContent, own: list[_Event]) -> Iterator[_Members]:
         yield _Members(number, own[opener.ordinal : stop], closer)
 
 
-def _by_landmark(kind: ByLandmark, own: list[_Event]) -> Iterator[_Members]:
+def _by_landmark(kind: ByLandmark, own: list[_TimedEvent]) -> Iterator[_Members]:
     at = kind.at
     marks = own[:1] if at is None else [event for event in own if event.holds(at)]
     for number, mark in enumerate(marks):
@@ -187,9 +189,9 @@ def _by_landmark(kind: ByLandmark, own: list[_Event]) -> Iterator[_Members]:
         yield _Members(number, own[mark.ordinal : stop], following)
 
 
-def _by_predicate(kind: ByPredicate, own: list[_Event]) -> Iterator[_Members]:
+def _by_predicate(kind: ByPredicate, own: list[_TimedEvent]) -> Iterator[_Members]:
     predicate = kind.predicate.clone()
-    opened: dict[int, _Event] = {}
+    opened: dict[int, _TimedEvent] = {}
     count = 0
     for event in own:
         for number, first in list(opened.items()):

@@ -16,7 +16,7 @@ from outpace.simulate import (
     FailVM,
     Host,
     Increasing,
-    Move,
+    MoveVertex,
     OperatorModel,
     Producer,
     QueryModel,
@@ -124,9 +124,9 @@ def test_changes_of_one_time_come_in_their_order_and_late_ones_not_at_all() -> N
     query = chain(Producer("in", Uniform(10)), Consumer("out"))
     machines = (VM("one", 100), VM("two", 100))
     changes = (
-        Move(1.95, "out", "two"),
+        MoveVertex(1.95, "out", "two"),
         FailVM(1.95, "two"),
-        Move(1.95, "out", "one"),
+        MoveVertex(1.95, "out", "one"),
         RestartVM(99, "two"),
     )
     layout = lay_out(

@@ -16,7 +16,7 @@ from outpace.simulate import (
     Edge,
     FailVM,
     Host,
-    Move,
+    MoveVertex,
     OperatorModel,
     Producer,
     QueryModel,
@@ -74,7 +74,7 @@ def hosts(*values: Host) -> tuple[Cloud, ...]:
         ({"changes": (FailVM(1, "onw"),)}, ["unknown vm 'onw'", "change '1'", "'one'"]),
         ({"changes": (StartQuery(1, "p"),)}, ["unknown query 'p'"]),
         (
-            {"changes": (FailVM(1, "one"), Move(1, "filt", "one"))},
+            {"changes": (FailVM(1, "one"), MoveVertex(1, "filt", "one"))},
             ["unknown vertex 'filt'", "change '2'", "'filter'"],
         ),
         ({"changes": (SetRate(1, "filter", 2.0),)}, ["unknown producer 'filter'"]),

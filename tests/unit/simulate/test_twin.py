@@ -20,7 +20,7 @@ from outpace.simulate import (
     Consumer,
     Edge,
     FailVM,
-    Move,
+    MoveVertex,
     OperatorModel,
     Producer,
     QueryModel,
@@ -445,7 +445,7 @@ def test_a_vertex_moves_with_what_it_holds() -> None:
     query = chain(Producer("in", Uniform(10)), OperatorModel("slow", 200_000), Consumer("out"))
     machines = (VM("one", 1), VM("two", 10))
     placement = dict.fromkeys(["in", "slow", "out"], "one")
-    changes = (Move(5, "slow", "two"), Move(5, "out", "two"))
+    changes = (MoveVertex(5, "slow", "two"), MoveVertex(5, "out", "two"))
     scenario = Scenario((query,), machines, 20, placement, tick=1, changes=changes)
     twin = steps(scenario, 5)
     held = waiting(twin, "slow") + waiting(twin, "in")
@@ -457,7 +457,7 @@ def test_a_vertex_moves_with_what_it_holds() -> None:
 
 
 def test_what_is_on_its_way_follows_a_vertex_that_moves() -> None:
-    scenario = two_machines(network=ConstantDelay(1.5), changes=(Move(2, "out", "one"),))
+    scenario = two_machines(network=ConstantDelay(1.5), changes=(MoveVertex(2, "out", "one"),))
     assert len(steps(scenario, 2).arrivals[1]) == 1
     assert len(steps(scenario, 3).arrivals[0]) == 1
     twin = steps(scenario, 4)

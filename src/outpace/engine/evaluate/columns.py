@@ -23,7 +23,7 @@ from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.bound import Apply, BoundExpression, Constant, Predicate, walk
 from outpace.pattern.functions import function_of
-from outpace.pattern.functions.function import Kernel, Operand
+from outpace.pattern.functions.function import ArrowKernel, ArrowOperand
 from outpace.pattern.values import column_values, computed, gathered, to_array
 
 
@@ -83,7 +83,7 @@ def predicate_mask(
         return np.array([value is True for value in _values(predicate.expression, frame)], np.bool_)
 
 
-def _evaluate(node: BoundExpression, frame: Frame) -> Operand:
+def _evaluate(node: BoundExpression, frame: Frame) -> ArrowOperand:
     match node:
         case Constant(value=int() as number):
             return _whole_number(number, node.type)
@@ -102,7 +102,7 @@ def _whole_number(value: int, kind: pa.DataType) -> pa.Scalar:
     return to_array([value], kind)[0]
 
 
-def _attempt(node: Apply, kernel: Kernel, frame: Frame) -> Operand:
+def _attempt(node: Apply, kernel: ArrowKernel, frame: Frame) -> ArrowOperand:
     """Run the kernel; where it fails, let plain Python decide whether that matters."""
     try:
         operands = [_evaluate(argument, frame) for argument in node.arguments]

@@ -18,8 +18,8 @@ from outpace.engine.kernels.search import (
     WITHIN_FIRST,
     Buffers,
     Cursor,
-    Rows,
-    Rules,
+    SearchRules,
+    SegmentRows,
 )
 
 
@@ -27,8 +27,8 @@ from outpace.engine.kernels.search import (
 def search_chain(
     steps: Numbers,
     past_last: bool,
-    rules: Rules,
-    rows: Rows,
+    rules: SearchRules,
+    rows: SegmentRows,
     taken: Numbers,
     cursor: Cursor,
     out: Buffers,

@@ -25,8 +25,8 @@ from outpace.engine.kernels.search import (
     WITHIN_FIRST,
     Buffers,
     Cursor,
-    Rows,
-    Rules,
+    SearchRules,
+    SegmentRows,
 )
 
 #: No window, no group.
@@ -140,8 +140,8 @@ def end_windows(
 def sweep_chain(
     steps: Numbers,
     past_last: bool,
-    rules: Rules,
-    rows: Rows,
+    rules: SearchRules,
+    rows: SegmentRows,
     wanted: Numbers,
     taken: Numbers,
     cursor: Cursor,
@@ -221,7 +221,7 @@ def sweep_chain(
     return DONE
 
 
-class Walked(NamedTuple):
+class ChainWalk(NamedTuple):
     """The matches of the windows, and where their chains stand.
 
     `found` has a column for each group that finds a match: the match, the row behind the last that
@@ -240,7 +240,7 @@ class Walked(NamedTuple):
 def walk_chains(
     outcomes: Outcomes, groups: Groups, slots: Slots, ahead: int, every: bool
 ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Lead all groups through the outcomes of their starts; return what `Walked` has.
+    """Lead all groups through the outcomes of their starts; return what `ChainWalk` has.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ ACCEPTED, ACCEPTED_END, STARTED, STARTED_END, AT_ONCE = range(6, 11)
 STATE, SOURCES, SOURCES_END = range(3)
 
 
-class Machine(NamedTuple):
+class CountMachine(NamedTuple):
     """A counting machine in tables; the constants of this module name their columns."""
 
     states: int
@@ -83,7 +83,13 @@ def new_lanes(states: int, mode: int) -> Lanes:
 
 @compiled_within
 def apply_sums(
-    machine: Machine, first: int, last: int, lanes: Integers, low: int, high: int, scratch: Integers
+    machine: CountMachine,
+    first: int,
+    last: int,
+    lanes: Integers,
+    low: int,
+    high: int,
+    scratch: Integers,
 ) -> int:
     """Change the numbers in some lanes by some sums; a negative result says they overflowed."""
     seen = 0
@@ -104,7 +110,9 @@ def apply_sums(
 
 
 @compiled_within
-def add_takes(machine: Machine, first: int, last: int, lanes: Integers, low: int, high: int) -> int:
+def add_takes(
+    machine: CountMachine, first: int, last: int, lanes: Integers, low: int, high: int
+) -> int:
     """Add up what takes bring, over all lanes, into the lane after the last; result as above."""
     seen = 0
     for index in range(first, last):
@@ -153,7 +161,7 @@ def make_room(
 
 @compiled
 def count_rows(
-    machine: Machine,
+    machine: CountMachine,
     symbols: Integers,
     times: Integers,
     mode: int,

@@ -95,7 +95,7 @@ class ProgramArrays(NamedTuple):
     strict_next: Numbers
 
 
-class Rules(NamedTuple):
+class SearchRules(NamedTuple):
     """The rules of a query beside its pattern; `limit` -1 means none.
 
     `start_bits` are the variables that can be first, and `second_bits` those that must come right
@@ -118,7 +118,7 @@ class Rules(NamedTuple):
     work: int
 
 
-class Rows(NamedTuple):
+class SegmentRows(NamedTuple):
     """The rows of a block, by segment: from `begin` to `visible`; `stop` is the segment's end.
 
     No later row of a segment has a time less than its `floor`.
@@ -134,7 +134,7 @@ class Rows(NamedTuple):
     ended: bool
 
 
-class Path(NamedTuple):
+class PathInput(NamedTuple):
     """The input of compiled predicates: columns of both kinds, validity, and empty registers."""
 
     integers: Numbers
@@ -225,9 +225,9 @@ def memo_slot(keys: Numbers, stamps: Numbers, stamp: int, key: int) -> int:
 def search(
     step: Any,
     program: ProgramArrays,
-    rules: Rules,
-    rows: Rows,
-    path: Path,
+    rules: SearchRules,
+    rows: SegmentRows,
+    path: PathInput,
     stack: Stack,
     cursor: Cursor,
     out: Buffers,
@@ -769,7 +769,7 @@ def _fits_one(
     run_labels: Numbers,
     integers: Numbers,
     floats: Numbers,
-    path: Path,
+    path: PathInput,
 ) -> int:
     """Say whether an event fits one of the variables whose masks let it pass; -1: a failure."""
     if bits & ~path_bits:
@@ -802,9 +802,9 @@ def _fits_one(
 def _accepts(
     step: Any,
     program: ProgramArrays,
-    rules: Rules,
-    rows: Rows,
-    path: Path,
+    rules: SearchRules,
+    rows: SegmentRows,
+    path: PathInput,
     state: int,
     move: int,
     start: int,

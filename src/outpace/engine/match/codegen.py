@@ -18,7 +18,7 @@ from outpace.compiler.kernel import is_text_compiled, load_text
 from outpace.engine.evaluate.columns import evaluate_columns
 from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.engine.kernels.path_step import no_step
-from outpace.engine.kernels.search import Path
+from outpace.engine.kernels.search import PathInput
 from outpace.engine.match.codegen_layout import RecordLayout, at_own_row, is_hoistable
 from outpace.engine.match.contract import Block, Task
 from outpace.pattern.bind.query import classify
@@ -83,7 +83,7 @@ class PathPlan:
             return no_step()
         return load_text(self.source).step
 
-    def path(self, block: Block) -> Path:
+    def path(self, block: Block) -> PathInput:
         """Return the columns and the first registers that the function reads."""
         layout = self.layout
         size = block.size
@@ -100,7 +100,7 @@ class PathPlan:
             if column.null_count:
                 known = column.is_valid().to_numpy(zero_copy_only=False)
                 valid[number * size : (number + 1) * size] = known
-        return Path(
+        return PathInput(
             integer_columns,
             float_columns,
             valid,

@@ -32,8 +32,8 @@ from outpace.engine.kernels.count_rows import (
     TAKES,
     TAKES_END,
     WORK,
+    CountMachine,
     Lanes,
-    Machine,
     Spans,
     count_rows,
     new_lanes,
@@ -146,7 +146,7 @@ def number_symbols(truth: Booleans, block: Block) -> tuple[Integers, Booleans]:
 
 def _count(
     task: Task,
-    machine: Machine,
+    machine: CountMachine,
     symbols: Integers,
     times: Integers,
     mode: int,
@@ -172,7 +172,7 @@ def _count(
 
 
 def count_rows_exactly(
-    machine: Machine,
+    machine: CountMachine,
     symbols: Integers,
     times: Integers,
     mode: int,
@@ -230,7 +230,7 @@ def count_rows_exactly(
     return counts
 
 
-def _sums(machine: Machine, low: int, high: int) -> list[tuple[int, list[int]]]:
+def _sums(machine: CountMachine, low: int, high: int) -> list[tuple[int, list[int]]]:
     """Return some lines of the sums table: each state and the states to add up."""
     return [
         (state, machine.flat[first:last].tolist())

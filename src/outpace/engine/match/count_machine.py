@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from outpace.engine.arrays import Booleans
-from outpace.engine.kernels.count_rows import Machine
+from outpace.engine.kernels.count_rows import CountMachine
 from outpace.engine.match.count_ambiguity import is_ambiguous
 from outpace.engine.match.program import ACCEPT, Hold, Negation, Program, Transition
 from outpace.pattern.ast import Link
@@ -36,7 +36,7 @@ class _Slot(NamedTuple):
     holds: frozenset[Hold]
 
 
-class _State(NamedTuple):
+class _MachineState(NamedTuple):
     """Open moves; `fresh` where the very next event matters."""
 
     slots: frozenset[_Slot]
@@ -44,7 +44,7 @@ class _State(NamedTuple):
 
 
 @dataclass
-class _Step:
+class _MachineStep:
     """The change that one symbol makes to one state."""
 
     skip: int
@@ -52,7 +52,7 @@ class _Step:
     accepted: int = 0
 
 
-def build_machine(program: Program, symbols: Booleans) -> Machine | None:
+def build_machine(program: Program, symbols: Booleans) -> CountMachine | None:
     """Build the machine of a program for the symbols that occur, or None if it is too large.
 
     Parameters
@@ -74,7 +74,7 @@ def build_machine(program: Program, symbols: Booleans) -> Machine | None:
     builder = _Builder(program, by_label=is_ambiguous(program))
     kinds = [row.tolist() for row in symbols]
     starts = [builder.start(bits) for bits in kinds]
-    steps: list[list[_Step]] = []
+    steps: list[list[_MachineStep]] = []
     # Working out a state may add states at the end of the list.
     while len(steps) < len(builder.states):
         if len(builder.states) * max(1, len(kinds)) > PAIRS_MAX:
@@ -97,7 +97,7 @@ def build_machine(program: Program, symbols: Booleans) -> Machine | None:
             line += [len(flat), len(flat) + len(states)]
             flat += states
         lines.append([*line, start.accepted])
-    return Machine(
+    return CountMachine(
         states=len(steps),
         symbols=np.array(lines, np.int64).reshape(len(lines), 11),
         sums=np.array(sums, np.int64).reshape(len(sums), 3),
@@ -109,10 +109,10 @@ class _Builder:
     def __init__(self, program: Program, *, by_label: bool) -> None:
         self.program = program
         self.by_label = by_label
-        self.states: list[_State] = []
-        self._numbers: dict[_State, int] = {}
+        self.states: list[_MachineState] = []
+        self._numbers: dict[_MachineState, int] = {}
 
-    def start(self, bits: Sequence[bool]) -> _Step:
+    def start(self, bits: Sequence[bool]) -> _MachineStep:
         """Return the states where runs begin with an event."""
         targets = [
             move.target
@@ -121,7 +121,7 @@ class _Builder:
         ]
         return self._taken(targets, NOWHERE)
 
-    def step(self, state: _State, bits: Sequence[bool]) -> _Step:
+    def step(self, state: _MachineState, bits: Sequence[bool]) -> _MachineStep:
         """Return what an event does to a state."""
         slots = [
             slot
@@ -164,13 +164,13 @@ class _Builder:
         fits = bits[self._variable(move.target)]
         return move.link is Link.ANY or (move.link is Link.NEXT and not fits)
 
-    def _taken(self, targets: Iterable[int], skip: int) -> _Step:
+    def _taken(self, targets: Iterable[int], skip: int) -> _MachineStep:
         """Return the step that takes an event at some positions."""
         groups: dict[int, set[int]] = {}
         for target in targets:
             key = self._variable(target) if self.by_label else target
             groups.setdefault(key, set()).add(target)
-        step = _Step(skip)
+        step = _MachineStep(skip)
         for _, group in sorted(groups.items()):
             moves = [(p, r, m) for p in group for r, m in enumerate(self.program.follow[p])]
             step.accepted += any(move.target == ACCEPT for *_, move in moves)
@@ -191,7 +191,7 @@ class _Builder:
             self._move(slot).link is Link.STRICT or any(n.immediate for n in self._ends(slot))
             for slot in slots
         )
-        state = _State(slots, fresh and matters)
+        state = _MachineState(slots, fresh and matters)
         if state not in self._numbers:
             self._numbers[state] = len(self.states)
             self.states.append(state)
@@ -207,7 +207,9 @@ class _Builder:
         return self.program.positions[position].variable
 
 
-def _sources(steps: list[list[_Step]], symbol: int, skip: bool, take: bool) -> dict[int, list[int]]:
+def _sources(
+    steps: list[list[_MachineStep]], symbol: int, skip: bool, take: bool
+) -> dict[int, list[int]]:
     """Return for each state that a symbol changes the states that it adds up."""
     sources: dict[int, list[int]] = {state: [] for state in range(len(steps))}
     for state, row in enumerate(steps):

@@ -126,11 +126,11 @@ def make_graph_matcher(
     if layout is None:
         return None
     truth_of = truth or partial(truth_table, task)
-    return GraphMatcher(task, layout, _Rules.of(task), truth_of, takes_max, nodes_kept)
+    return GraphMatcher(task, layout, _GraphRules.of(task), truth_of, takes_max, nodes_kept)
 
 
 @dataclass(frozen=True)
-class _Rules:
+class _GraphRules:
     """The rules by which candidates become matches, as kernels see them."""
 
     kind: int
@@ -143,11 +143,11 @@ class _Rules:
     per_partition: int
 
     @staticmethod
-    def of(task: Task) -> _Rules:
+    def of(task: Task) -> _GraphRules:
         query = task.bound.query
         limits = {limit.per: limit.count for limit in query.limits}
         variables = skip_variables(task.bound)
-        return _Rules(
+        return _GraphRules(
             kind=within_kind(task),
             within=task.bound.within or 0,
             skip=_SKIPS[query.effective_skip.skip],
@@ -168,7 +168,7 @@ class _Rules:
         )
 
 
-class _Read(NamedTuple):
+class _KernelOutput(NamedTuple):
     """The arrays that a kernel has written, cut to size, behind matches that were given up."""
 
     found: Integers
@@ -187,7 +187,7 @@ class GraphMatcher:
 
     task: Task
     layout: GraphLayout
-    rules: _Rules
+    rules: _GraphRules
     truth: Callable[[Block], Booleans]
     takes_max: int
     nodes_kept: int
@@ -242,7 +242,7 @@ class GraphMatcher:
         takes_max: int,
         *,
         listed: bool = True,
-    ) -> _Read | None:
+    ) -> _KernelOutput | None:
         """Run the kernel; None says that it found more than `takes_max` rows of matches.
 
         Unless they are to be listed, matches are given up after each turn.
@@ -291,7 +291,7 @@ class GraphMatcher:
             return None
         if status == BAD_SKIP:
             self._raise_bad_skip(found, taken)
-        return _Read(found, taken, ends, keep, numbers, barriers, consumed, given_up)
+        return _KernelOutput(found, taken, ends, keep, numbers, barriers, consumed, given_up)
 
     def _give_up(self, tables: Tables) -> int:
         """Take out the matches that the kernel does not look at again; return how many it were."""
@@ -308,7 +308,7 @@ class GraphMatcher:
         tables.found[: filled[MATCHES], TAKES_END] -= takes
         return matches
 
-    def _outcome(self, block: Block, resume: Resume, read: _Read) -> Outcome:
+    def _outcome(self, block: Block, resume: Resume, read: _KernelOutput) -> Outcome:
         shift = row_shift(block)
         segment = np.repeat(np.arange(len(read.ends)), np.diff(read.ends, prepend=0))
         found, taken = read.found, read.taken

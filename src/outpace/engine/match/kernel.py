@@ -20,7 +20,15 @@ from outpace.engine.kernels import search as kernels
 from outpace.engine.kernels.chain import search_chain
 from outpace.engine.kernels.chains import sweep_chain, walk_chains
 from outpace.engine.kernels.results import latest_arrivals
-from outpace.engine.kernels.search import Buffers, Cursor, Path, ProgramArrays, Rows, Rules, Stack
+from outpace.engine.kernels.search import (
+    Buffers,
+    Cursor,
+    PathInput,
+    ProgramArrays,
+    SearchRules,
+    SegmentRows,
+    Stack,
+)
 from outpace.engine.kernels.strict import search_strict
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.codegen import PathPlan, plan_path
@@ -103,7 +111,7 @@ class KernelMatcher:
         self._plan = plan
         self._twin = make_twin(task)
         self._program: ProgramArrays = program_arrays(task.program)
-        self._rules: Rules = rules(task, plan.variables)
+        self._rules: SearchRules = rules(task, plan.variables)
         self._masks = BlockMasks(plan.prefilters)
         self._chain = chain_steps(task)
         self._search = search_strict if is_strict(task) else kernels.search
@@ -120,7 +128,7 @@ class KernelMatcher:
     def _run(self, block: Block, resume: Resume) -> Outcome | None:
         rows = _rows(block, self._masks(block))
         cursor = _cursor(block, resume)
-        buffers = _Buffers.of(block.size)
+        buffers = _MatchRoom.of(block.size)
         if self._chain is not None:
             past_last = self._rules.skip == kernels.SKIP_PAST_LAST
             self._run_chain(
@@ -166,7 +174,7 @@ class KernelMatcher:
         rows = _rows(block, self._masks(block))
         cursor = _cursor(block, Resume.fresh(len(block.segments) - 1))
         cursor.next_row[:] = block.segments[:-1]
-        buffers = _Buffers.of(block.size)
+        buffers = _MatchRoom.of(block.size)
         if self._chain is not None:
             past_last = self._rules.skip == kernels.SKIP_PAST_LAST
             self._run_chain(
@@ -184,7 +192,7 @@ class KernelMatcher:
         starts = None if self._chain is None else partial(self._starts, rows)
         return Sweep(found, cursor.next_row, cursor.looked, starts)
 
-    def _starts(self, rows: Rows, low: int) -> Integers:
+    def _starts(self, rows: SegmentRows, low: int) -> Integers:
         """Return the rows from one on that a chain may start with, unless WITHIN has passed."""
         assert self._chain is not None
         starts = np.flatnonzero(rows.masks[low:] & self._chain[0]) + low
@@ -212,13 +220,13 @@ class KernelMatcher:
         self,
         search: Callable[..., int],
         block: Block,
-        rows: Rows,
+        rows: SegmentRows,
         cursor: Cursor,
-        buffers: _Buffers,
+        buffers: _MatchRoom,
     ) -> bool:
         step = self._plan.step()
         rules = self._rules._replace(budget=self._task.steps_allowed(block.size))
-        path: Path = self._plan.path(block)
+        path: PathInput = self._plan.path(block)
         room = _Room.of(path)
         turns = Turns(self._task, block.size)
         while True:
@@ -241,7 +249,7 @@ class KernelMatcher:
                 self._fail(status, cursor, rules.budget)
 
     def _run_chain(
-        self, search: Callable[..., int], block: Block, cursor: Cursor, buffers: _Buffers
+        self, search: Callable[..., int], block: Block, cursor: Cursor, buffers: _MatchRoom
     ) -> None:
         assert self._chain is not None
         taken = np.full(len(self._chain), -1, np.int64)
@@ -331,10 +339,10 @@ class _Room:
     stack: Stack
 
     @staticmethod
-    def of(path: Path) -> _Room:
+    def of(path: PathInput) -> _Room:
         return _Room(_stack(64, 256, path))
 
-    def deepen(self, path: Path) -> None:
+    def deepen(self, path: PathInput) -> None:
         """Make room for longer runs; the memo stays."""
         old = self.stack
         new = _stack(4 * len(old.state), len(old.memo_keys), path)
@@ -355,7 +363,7 @@ class _Room:
         )
 
 
-def _stack(frames: int, memo: int, path: Path) -> Stack:
+def _stack(frames: int, memo: int, path: PathInput) -> Stack:
     integers = np.zeros((frames + 1) * len(path.first_integers), np.int64)
     floats = np.zeros((frames + 1) * len(path.first_floats), np.float64)
     integers[: len(path.first_integers)] = path.first_integers
@@ -384,15 +392,15 @@ def _stack(frames: int, memo: int, path: Path) -> Stack:
 
 
 @dataclass
-class _Buffers:
+class _MatchRoom:
     """Room for matches; pages that are not filled cost nothing."""
 
     arrays: Buffers
 
     @staticmethod
-    def of(size: int) -> _Buffers:
+    def of(size: int) -> _MatchRoom:
         # Matches that do not overlap fit at once, and a little overlap does too.
-        return _Buffers(_room(size, size + size // 4, size))
+        return _MatchRoom(_room(size, size + size // 4, size))
 
     def grow(self) -> None:
         """Double the room, at least so that the match that did not fit does."""
@@ -428,7 +436,7 @@ def _from_zero(size: int) -> Integers:
     return values
 
 
-def _rows(block: Block, masks: npt.NDArray[Any]) -> Rows:
+def _rows(block: Block, masks: npt.NDArray[Any]) -> SegmentRows:
     begin, stop = block.segments[:-1].copy(), block.segments[1:].copy()
     visible = block.visible.copy()
     floor = np.full(len(begin), block.watermark, np.int64)
@@ -436,7 +444,7 @@ def _rows(block: Block, masks: npt.NDArray[Any]) -> Rows:
         some = visible > begin
         newest = block.times[np.maximum(visible - 1, 0)]
         floor = np.where(some, np.maximum(newest, floor), floor)
-    return Rows(
+    return SegmentRows(
         masks=masks,
         times=read_only(block.times),
         begin=begin,

@@ -121,7 +121,7 @@ def _second_bits(program: Program) -> int:
     return found
 
 
-def rules(task: Task, path_variables: Iterable[int]) -> search.Rules:
+def rules(task: Task, path_variables: Iterable[int]) -> search.SearchRules:
     """Return what a query asks for beside its pattern."""
     bound, program = task.bound, task.program
     query = bound.query
@@ -133,7 +133,7 @@ def rules(task: Task, path_variables: Iterable[int]) -> search.Rules:
         assert query.bound is not None
         kind = _WITHINS[query.bound.kind]
     targets = (move.target for move in program.initial if move.target != ACCEPT)
-    return search.Rules(
+    return search.SearchRules(
         path=path,
         start_bits=_bits(program.positions[target].variable for target in targets),
         second_bits=_second_bits(program),

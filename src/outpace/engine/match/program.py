@@ -204,35 +204,35 @@ def completing(program: Program) -> list[bool]:
     return reached
 
 
-class _Node:
+class _GraphNode:
     """A node of the graph that the assembler builds back to front."""
 
     __slots__ = ()
 
 
-class _Accepting(_Node):
+class _Accepting(_GraphNode):
     __slots__ = ()
 
 
 @dataclass(slots=True, eq=False)
-class _Take(_Node):
+class _TakeNode(_GraphNode):
     variable: int
     excluded: bool
-    after: _Node
+    after: _GraphNode
     position: int = -1
     follow_negations: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
-class _Choice(_Node):
-    options: list[_Node] = field(default_factory=list)
+class _ChoiceNode(_GraphNode):
+    options: list[_GraphNode] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
-class _Mark(_Node):
+class _MarkNode(_GraphNode):
     """Changes what the next take must obey, then goes on."""
 
-    after: _Node
+    after: _GraphNode
     link: Link | None = None
     at_start: bool = False
     at_end: bool = False
@@ -246,10 +246,10 @@ class _Assembler:
 
     def __init__(self, numbers: dict[str, int]) -> None:
         self.numbers = numbers
-        self.takes: list[_Take] = []
+        self.takes: list[_TakeNode] = []
         self.parts = 0
 
-    def assemble(self, pattern: ast.Pattern) -> _Node:
+    def assemble(self, pattern: ast.Pattern) -> _GraphNode:
         """Build the whole graph, number the takes in text order and return the entry."""
         entry = self.item(pattern, _Accepting(), excluded=False)
         self.takes.reverse()
@@ -257,7 +257,7 @@ class _Assembler:
             take.position = position
         return entry
 
-    def item(self, pattern: ast.Pattern, after: _Node, *, excluded: bool) -> _Node:
+    def item(self, pattern: ast.Pattern, after: _GraphNode, *, excluded: bool) -> _GraphNode:
         self.parts += 1
         if self.parts > PARTS_MAX:
             raise too_large(f"more than {PARTS_MAX} parts, with all repetitions written out")
@@ -267,15 +267,15 @@ class _Assembler:
             case ast.Empty():
                 return after
             case ast.AtStart():
-                return _Mark(after, at_start=True)
+                return _MarkNode(after, at_start=True)
             case ast.AtEnd():
-                return _Mark(after, at_end=True)
+                return _MarkNode(after, at_end=True)
             case ast.Exclude(item=item):
                 return self.item(item, after, excluded=True)
             case ast.Alternate(options=options):
                 # Everything is built back to front, so that positions come out in text order.
                 built = [self.item(o, after, excluded=excluded) for o in reversed(options)]
-                return _Choice(built[::-1])
+                return _ChoiceNode(built[::-1])
             case ast.Concat():
                 return self._concat(pattern, after, excluded)
             case ast.Permute(items=items):
@@ -284,25 +284,25 @@ class _Assembler:
                 return self._repeat(pattern, after, excluded)
         raise AssertionError(f"no such pattern node: {pattern!r}")
 
-    def _take(self, variable: int, after: _Node, excluded: bool) -> _Take:
+    def _take(self, variable: int, after: _GraphNode, excluded: bool) -> _TakeNode:
         if len(self.takes) >= POSITIONS_MAX:
             raise too_large(f"more than {POSITIONS_MAX} positions")
-        node = _Take(variable, excluded, after)
+        node = _TakeNode(variable, excluded, after)
         self.takes.append(node)
         return node
 
-    def _concat(self, pattern: ast.Concat, after: _Node, excluded: bool) -> _Node:
+    def _concat(self, pattern: ast.Concat, after: _GraphNode, excluded: bool) -> _GraphNode:
         node = after
         for index in range(len(pattern.items) - 1, -1, -1):
             item = pattern.items[index]
             if isinstance(item, ast.Not):
-                node = _Mark(node, negated=self.numbers[item.name])
+                node = _MarkNode(node, negated=self.numbers[item.name])
             else:
                 first_new = len(self.takes)
                 node = self.item(item, node, excluded=excluded)
                 self._attach_following_negation(pattern, index, first_new)
             if index:
-                node = _Mark(node, link=pattern.links[index - 1])
+                node = _MarkNode(node, link=pattern.links[index - 1])
         return node
 
     def _attach_following_negation(self, pattern: ast.Concat, index: int, first_new: int) -> None:
@@ -321,9 +321,11 @@ class _Assembler:
             for take in self.takes[first_new:]:
                 take.follow_negations = (self.numbers[follower.name],)
 
-    def _permute(self, items: tuple[ast.Pattern, ...], after: _Node, excluded: bool) -> _Node:
+    def _permute(
+        self, items: tuple[ast.Pattern, ...], after: _GraphNode, excluded: bool
+    ) -> _GraphNode:
         everything = (1 << len(items)) - 1
-        nodes: dict[int, _Node] = {everything: after}
+        nodes: dict[int, _GraphNode] = {everything: after}
         # A larger set of used items is never a smaller number than its own subsets.
         for used in range(everything - 1, -1, -1):
             left = [index for index in range(len(items)) if not used >> index & 1]
@@ -331,44 +333,46 @@ class _Assembler:
                 self.item(items[index], nodes[used | 1 << index], excluded=excluded)
                 for index in reversed(left)
             ]
-            nodes[used] = options[0] if len(options) == 1 else _Choice(options[::-1])
+            nodes[used] = options[0] if len(options) == 1 else _ChoiceNode(options[::-1])
         return nodes[0]
 
-    def _repeat(self, pattern: ast.Repeat, after: _Node, excluded: bool) -> _Node:
+    def _repeat(self, pattern: ast.Repeat, after: _GraphNode, excluded: bool) -> _GraphNode:
         until = None if pattern.until is None else self.numbers[pattern.until]
         held: tuple[str, ...] = ()
         if pattern.mode is Mode.POSSESSIVE:
             held, _ = _first_variables(pattern.item)
 
-        def once(following: _Node) -> _Node:
+        def once(following: _GraphNode) -> _GraphNode:
             body = self.item(pattern.item, following, excluded=excluded)
-            return body if until is None else _Mark(body, until=until)
+            return body if until is None else _MarkNode(body, until=until)
 
-        def leave_or(more: _Node) -> list[_Node]:
-            leave: _Node = after
+        def leave_or(more: _GraphNode) -> list[_GraphNode]:
+            leave: _GraphNode = after
             for name in held:
-                leave = _Mark(leave, hold=Hold(self.numbers[name], until))
+                leave = _MarkNode(leave, hold=Hold(self.numbers[name], until))
             return [leave, more] if pattern.mode is Mode.RELUCTANT else [more, leave]
 
-        node: _Node
+        node: _GraphNode
         if pattern.most is None:
-            loop = _Choice()
+            loop = _ChoiceNode()
             body = once(loop)
             # The first repetition keeps the link that led to it; the later ones have their own.
-            loop.options = leave_or(_Mark(body, link=pattern.link))
-            node = body if pattern.least else _Choice(leave_or(body))
+            loop.options = leave_or(_MarkNode(body, link=pattern.link))
+            node = body if pattern.least else _ChoiceNode(leave_or(body))
             written = max(1, pattern.least)
         else:
             node = after
             for index in range(pattern.most, pattern.least, -1):
                 more = once(node)
-                node = _Choice(leave_or(more if index == 1 else _Mark(more, link=pattern.link)))
+                node = _ChoiceNode(
+                    leave_or(more if index == 1 else _MarkNode(more, link=pattern.link))
+                )
             written = pattern.least
             if written == 0:
                 return node
             node = once(node)
         for _ in range(written - 1):
-            node = once(_Mark(node, link=pattern.link))
+            node = once(_MarkNode(node, link=pattern.link))
         return node
 
 
@@ -396,7 +400,7 @@ def _first_variables(pattern: ast.Pattern) -> tuple[tuple[str, ...], bool]:
     return (), True
 
 
-class _Way(NamedTuple):
+class _MoveMarks(NamedTuple):
     """The marks that a move has met on its way; see `Transition`."""
 
     link: Link = Link.STRICT
@@ -407,14 +411,14 @@ class _Way(NamedTuple):
     negations: tuple[Negation, ...] = ()
 
 
-def _moves(entry: _Node, ways_left: int) -> tuple[list[Transition], int]:
+def _moves(entry: _GraphNode, ways_left: int) -> tuple[list[Transition], int]:
     """Walk everything reachable without an event, in order of preference.
 
     Returns the moves, and how many more ways may be looked at.
     """
     found: dict[Transition, None] = {}
-    seen: set[tuple[int, _Way]] = set()
-    stack: list[tuple[_Node, _Way]] = [(entry, _Way())]
+    seen: set[tuple[int, _MoveMarks]] = set()
+    stack: list[tuple[_GraphNode, _MoveMarks]] = [(entry, _MoveMarks())]
     while stack:
         node, way = stack.pop()
         # A repetition that took nothing comes back here with nothing new: its loop ends.
@@ -427,16 +431,16 @@ def _moves(entry: _Node, ways_left: int) -> tuple[list[Transition], int]:
             case _Accepting():
                 accepted = way._replace(link=Link.STRICT, untils=(), holds=())
                 found[Transition(ACCEPT, *accepted)] = None
-            case _Take():
+            case _TakeNode():
                 found[Transition(node.position, *way)] = None
-            case _Choice():
+            case _ChoiceNode():
                 stack.extend((option, way) for option in reversed(node.options))
-            case _Mark():
+            case _MarkNode():
                 stack.append((node.after, _marked(way, node)))
     return list(found), ways_left - len(seen)
 
 
-def _marked(way: _Way, mark: _Mark) -> _Way:
+def _marked(way: _MoveMarks, mark: _MarkNode) -> _MoveMarks:
     if mark.link is not None:
         return way._replace(link=mark.link)
     if mark.at_start:

@@ -113,13 +113,13 @@ def make_twin(
         step_budget=task.step_budget,
         remember=not task.timeouts,
     )
-    rules = _Rules.of(task)
+    rules = _MatchRules.of(task)
 
     def match(block: Block, resume: Resume) -> Outcome:
         truth = BlockPredicates(task, block) if predicates is None else predicates(block)
         decisions = Decisions(block)
         emitted = _EmittedMatches()
-        parts: list[_Part] = []
+        parts: list[_SegmentMatcher] = []
         taken = turns or Turns(task, block.size, STEP_COST)
 
         def more() -> float:
@@ -128,7 +128,9 @@ def make_twin(
 
         counted = steps or StepBudget(_STEPS_AT_ONCE, more)
         for index in range(len(block.segments) - 1):
-            part = _Part(plan, rules, block, resume, index, truth, decisions, emitted, counted)
+            part = _SegmentMatcher(
+                plan, rules, block, resume, index, truth, decisions, emitted, counted
+            )
             parts.append(part)
             part.run()
         taken.before += block.size
@@ -143,7 +145,7 @@ def make_twin(
 
 
 @dataclass(frozen=True)
-class _Rules:
+class _MatchRules:
     """The rules by which candidates become matches."""
 
     task: Task
@@ -154,10 +156,10 @@ class _Rules:
     per_partition: int | None
 
     @staticmethod
-    def of(task: Task) -> _Rules:
+    def of(task: Task) -> _MatchRules:
         query = task.bound.query
         limits = {limit.per: limit.count for limit in query.limits}
-        return _Rules(
+        return _MatchRules(
             task,
             query.effective_selection,
             query.consumption,
@@ -213,7 +215,7 @@ class _EmittedMatches:
         )
 
 
-class _Candidate(NamedTuple):
+class _FinishedRun(NamedTuple):
     """A run that ended in ACCEPT, or may have; `signal` says which."""
 
     rows: tuple[int, ...]
@@ -232,19 +234,19 @@ class _Start:
     """All candidates of a start by last row and then preference, and whether more may come."""
 
     start: int
-    groups: list[list[_Candidate]]
+    groups: list[list[_FinishedRun]]
     open: bool
     reach: SearchReach
     timed_out: list[tuple[list[int], tuple[int, ...]]]
 
 
-class _Part:
+class _SegmentMatcher:
     """Matches one segment; afterwards its attributes say where it stopped, by ordinal."""
 
     def __init__(
         self,
         plan: SearchPlan,
-        rules: _Rules,
+        rules: _MatchRules,
         block: Block,
         resume: Resume,
         index: int,
@@ -464,7 +466,7 @@ class _Part:
 
     def _candidates(self, start: int) -> _Start:
         """Search everything that begins at a start."""
-        found: list[_Candidate] = []
+        found: list[_FinishedRun] = []
         seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         is_open = False
         walk = self._walk
@@ -478,7 +480,7 @@ class _Part:
                 if signal is Signal.FOUND:
                     seen.add((rows, labels))
                 found.append(
-                    _Candidate(rows, labels, tuple(walk.positions), signal, walk.verdict_reach)
+                    _FinishedRun(rows, labels, tuple(walk.positions), signal, walk.verdict_reach)
                 )
         found.sort(key=lambda candidate: candidate.last)
         groups = [list(group) for _, group in groupby(found, key=lambda c: c.last)]
@@ -530,7 +532,7 @@ def _decided(decisions: list[Decision]) -> tuple[Integers, Integers]:
     )
 
 
-def _resume(parts: list[_Part]) -> Resume:
+def _resume(parts: list[_SegmentMatcher]) -> Resume:
     def integers(values: Iterator[int]) -> Integers:
         return np.fromiter(values, np.int64, len(parts))
 

@@ -182,7 +182,7 @@ class SearchPlan:
 
 
 @dataclass(slots=True)
-class _Frame:
+class _RunFrame:
     """A run that the search stands at: its last take and what is left to try."""
 
     position: int
@@ -216,7 +216,7 @@ class Walk:
         self._number = 1
         #: The start that is searched, or was last.
         self.start = 0
-        self._stack: list[_Frame] = []
+        self._stack: list[_RunFrame] = []
         self.consumed: set[int] = set()
         self.rows: list[int] = []
         self.labels: list[int] = []
@@ -246,7 +246,7 @@ class Walk:
         self.positions.clear()
         self.timed_out.clear()
         longer: set[tuple[tuple[int, int], ...]] = set()
-        root = _Frame(-1, start - 1, iter(()), SearchReach(start))
+        root = _RunFrame(-1, start - 1, iter(()), SearchReach(start))
         root.options = self._initial(start)
         self._stack = stack = [root]
         while True:
@@ -267,7 +267,7 @@ class Walk:
             else:
                 self._take(frame, option, stack)
 
-    def _take(self, frame: _Frame, option: tuple[int, int], stack: list[_Frame]) -> None:
+    def _take(self, frame: _RunFrame, option: tuple[int, int], stack: list[_RunFrame]) -> None:
         row, position = option
         frame.extended = True
         known = self._failures.get((position, row))
@@ -279,12 +279,12 @@ class Walk:
         self.rows.append(row)
         self.positions.append(position)
         self.labels.append(self._variables[position])
-        child = _Frame(position, row, iter(()), SearchReach(row))
+        child = _RunFrame(position, row, iter(()), SearchReach(row))
         child.options = self._options(child)
         stack.append(child)
 
     def _leave(
-        self, frame: _Frame, stack: list[_Frame], longer: set[tuple[tuple[int, int], ...]]
+        self, frame: _RunFrame, stack: list[_RunFrame], longer: set[tuple[tuple[int, int], ...]]
     ) -> None:
         stack.pop()
         parent = stack[-1]
@@ -298,7 +298,7 @@ class Walk:
         self.labels.pop()
         self.positions.pop()
 
-    def _remember_failure(self, frame: _Frame) -> None:
+    def _remember_failure(self, frame: _RunFrame) -> None:
         # A later start has a later deadline, so what only the deadline ended may succeed there.
         by_deadline = (
             frame.reach.deadline != NO_TIME and self._plan.kind is WithinKind.FIRST_TO_LAST
@@ -308,7 +308,7 @@ class Walk:
             failures.clear()
         failures[frame.position, frame.row] = frame.reach
 
-    def _note_timed_out(self, frame: _Frame, longer: set[tuple[tuple[int, int], ...]]) -> None:
+    def _note_timed_out(self, frame: _RunFrame, longer: set[tuple[tuple[int, int], ...]]) -> None:
         run = tuple(zip(self.rows, self.labels, strict=True))
         if frame.extended or frame.accepted:
             longer.add(run)
@@ -363,7 +363,7 @@ class Walk:
             )
         )
 
-    def _options(self, frame: _Frame) -> Iterator[tuple[int, int] | Signal]:
+    def _options(self, frame: _RunFrame) -> Iterator[tuple[int, int] | Signal]:
         """Offer what can follow the last take, in order of preference."""
         for group in self._plan.groups[frame.position]:
             if group[0].target == ACCEPT:
@@ -382,7 +382,7 @@ class Walk:
         return self._segment.times[self.rows[0] if first_to_last else row] + within
 
     def _strict_takes(
-        self, frame: _Frame, moves: tuple[Transition, ...]
+        self, frame: _RunFrame, moves: tuple[Transition, ...]
     ) -> Iterator[tuple[int, int] | Signal]:
         """Offer the takes of strict moves without guards, as `_takes` does, only faster."""
         segment, reach, row = self._segment, frame.reach, frame.row + 1
@@ -401,7 +401,7 @@ class Walk:
             reach.end = True
 
     def _takes(
-        self, frame: _Frame, moves: tuple[Transition, ...]
+        self, frame: _RunFrame, moves: tuple[Transition, ...]
     ) -> Iterator[tuple[int, int] | Signal]:
         """Offer the takes of some moves, by event and then by move."""
         segment, reach = self._segment, frame.reach
@@ -454,7 +454,7 @@ class Walk:
             return self._segment.times[row] >= deadline
         return self._segment.floor >= deadline
 
-    def _verdict(self, frame: _Frame, move: Transition) -> Signal:
+    def _verdict(self, frame: _RunFrame, move: Transition) -> Signal:
         """Decide whether the run may end here."""
         if not move.at_end and not move.negations:
             # Many matches end with the same row: one object serves them all.

@@ -39,7 +39,7 @@ from outpace.pattern.disorder import (
     Speculative,
 )
 
-Make: TypeAlias = Callable[..., Order]
+OrderFactory: TypeAlias = Callable[..., Order]
 
 #: How each kind that has a K chooses it; None where it is told.
 RULES: Final[dict[type[Disorder], Callable[[BoundDisorder], SlackRule | None]]] = {
@@ -84,7 +84,7 @@ def _names(kinds: Iterable[type[Disorder]]) -> str:
 
 
 #: What runs each kind.
-ORDERS: Final[dict[type[Disorder], Make]] = {
+ORDERS: Final[dict[type[Disorder], OrderFactory]] = {
     InOrder: partial(Reorderer, rule=fixed(0), in_order=True),
     **dict.fromkeys(RULES, _make_reorderer),
     Sequence: SequenceOrder,

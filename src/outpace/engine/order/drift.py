@@ -64,7 +64,7 @@ class ClockReading:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
+class _ClockSample:
     """An exchange: the time that it took, the drift that it tells, and when it was."""
 
     round_trip: int
@@ -95,7 +95,7 @@ class SourceClock(Stateful):
     CHANGED = ("_samples",)
 
     def __init__(self) -> None:
-        self._samples: list[_Sample] = []
+        self._samples: list[_ClockSample] = []
         self.reading = ClockReading()
 
     def compare(self, exchange: ClockExchange) -> bool:
@@ -107,7 +107,7 @@ class SourceClock(Stateful):
         if back or round_trip >= _FARTHEST or abs(both) >= 2 * _FARTHEST:
             self.reading = _replaced(known, refused=known.refused + 1)
             return False
-        sample = _Sample(round_trip, both // 2, exchange.answered)
+        sample = _ClockSample(round_trip, both // 2, exchange.answered)
         best = self._best(sample.at)
         jumped = best is not None and abs(sample.drift - best.drift) > (
             sample.bound(sample.at) + best.bound(sample.at, _MOST)
@@ -153,11 +153,11 @@ class SourceClock(Stateful):
             named = dict(zip(names, one, strict=True))
             integer(named, "round_trip", range(_FARTHEST))
             integer(named, "drift", range(-_FARTHEST, _FARTHEST))
-            self._samples.append(_Sample(**{name: integer(named, name) for name in names}))
+            self._samples.append(_ClockSample(**{name: integer(named, name) for name in names}))
         integer(numbers, "drift", range(-_FARTHEST, _FARTHEST))
         self.reading = ClockReading(**{name: integer(numbers, name) for name in _FIELDS})
 
-    def _best(self, now: int) -> _Sample | None:
+    def _best(self, now: int) -> _ClockSample | None:
         return min(self._samples, key=lambda one: one.bound(now), default=None)
 
 

@@ -23,7 +23,7 @@ from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers
 
 #: Takes events, of one moment or of several; None: moment by moment.
-Take: TypeAlias = Callable[[EventsArrived, bool], ReleasedEvents | None]
+TakePiece: TypeAlias = Callable[[EventsArrived, bool], ReleasedEvents | None]
 
 
 def arrivals_of(column: pa.ChunkedArray) -> Integers:
@@ -49,7 +49,9 @@ def halves_of(events: EventsArrived, clock: Integers) -> Iterator[tuple[EventsAr
         yield replace(events, rows=rows, watermark=promise), part
 
 
-def take_moments(order: Order, events: EventsArrived, column: str, take: Take) -> ReleasedEvents:
+def take_moments(
+    order: Order, events: EventsArrived, column: str, take: TakePiece
+) -> ReleasedEvents:
     """Let an order take events at once, or else in halves; after an error it has taken none.
 
     Parameters

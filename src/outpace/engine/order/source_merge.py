@@ -36,7 +36,7 @@ from outpace.engine.event import EVENT_ID
 from outpace.engine.kernels.merge import count_out_of_order, merge_runs
 from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.order.senders import no_source, source_names
-from outpace.engine.order.tree import NEVER, Key, KeyTree
+from outpace.engine.order.tree import NEVER, KeyTree, OrderKey
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.permutation import RearrangedRows
 from outpace.engine.rows.times import as_integers
@@ -58,7 +58,7 @@ _SMALL: Final = 4096
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _SourcePiece:
     """Events of one source that follow each other."""
 
     rows: pa.Table
@@ -68,9 +68,9 @@ class _Piece:
     def __len__(self) -> int:
         return len(self.times)
 
-    def slice(self, start: int, stop: int) -> _Piece:
+    def slice(self, start: int, stop: int) -> _SourcePiece:
         rows = self.rows.slice(start, stop - start)
-        return _Piece(rows, self.times[start:stop], self.numbers[start:stop])
+        return _SourcePiece(rows, self.times[start:stop], self.numbers[start:stop])
 
 
 @dataclass
@@ -79,30 +79,30 @@ class _Waiting(Stateful):
 
     CHANGED = ("pieces",)
 
-    pieces: deque[_Piece] = field(default_factory=deque)
+    pieces: deque[_SourcePiece] = field(default_factory=deque)
     events: int = 0
     time: int = int(NO_TIME)
     number: int = 0
     finished: bool = False
 
-    def least(self, source: int) -> Key:
+    def least(self, source: int) -> OrderKey:
         """Return the least key that may still come, where the source has this number."""
         return NEVER if self.finished else (self.time, self.number, source)
 
-    def first(self, source: int) -> Key:
+    def first(self, source: int) -> OrderKey:
         """Return the key of the first event that waits, where the source has this number."""
         if not self.pieces:
             return NEVER
         piece = self.pieces[0]
         return int(piece.times[0]), int(piece.numbers[0]), source
 
-    def append(self, piece: _Piece) -> None:
+    def append(self, piece: _SourcePiece) -> None:
         """Let events wait; small pieces are joined, so that there are never many of them."""
         self.events += len(piece)
         self.time, self.number = int(piece.times[-1]), int(piece.numbers[-1]) + 1
         while self.pieces and len(self.pieces[-1]) <= len(piece) < _SMALL:
             joined = _join([self.pieces.pop(), piece])
-            piece = _Piece(joined.rows.combine_chunks(), joined.times, joined.numbers)
+            piece = _SourcePiece(joined.rows.combine_chunks(), joined.times, joined.numbers)
         self.pieces.append(piece)
 
 
@@ -229,7 +229,7 @@ class SourceMerge(SavedPart):
         A column is moved to its place when somebody asks for it.
         """
         bound = self._least.least
-        pieces: list[_Piece] = []
+        pieces: list[_SourcePiece] = []
         bounds = [0]
         for number in self._first.before(bound):
             waiting = self._waiting[number]
@@ -290,7 +290,7 @@ class SourceMerge(SavedPart):
         require(len(waiting) == len(self.sources), "a source is missing")
         if tables:
             keys, rows = tables
-            whole = _Piece(rows, *integers(keys, time=ANY, number=range(ANY.stop - 1)))
+            whole = _SourcePiece(rows, *integers(keys, time=ANY, number=range(ANY.stop - 1)))
             events = sum(one.events for one in waiting)
             require(rows.num_rows == keys.num_rows == events, "events are missing")
             self._nothing = rows.schema.empty_table()
@@ -323,12 +323,14 @@ class SourceMerge(SavedPart):
             raise no_source(source, self.sources)
         return number
 
-    def _piece(self, source: str, rows: pa.Table, following: int) -> _Piece:
+    def _piece(self, source: str, rows: pa.Table, following: int) -> _SourcePiece:
         """Return events with their keys; those without numbers get the ones that follow."""
         times = self._keys(source, rows, self._time)
         if self._sequence is not None and self._sequence in rows.column_names:
-            return _Piece(rows, times, self._keys(source, rows, self._sequence))
-        return _Piece(rows, times, np.arange(following, following + len(times), dtype=np.int64))
+            return _SourcePiece(rows, times, self._keys(source, rows, self._sequence))
+        return _SourcePiece(
+            rows, times, np.arange(following, following + len(times), dtype=np.int64)
+        )
 
     def _keys(self, source: str, rows: pa.Table, name: str) -> Integers:
         if name not in rows.column_names:
@@ -345,7 +347,7 @@ class SourceMerge(SavedPart):
             raise DataError(f"column '{name}' of source '{source}' has NULLs")
         return as_integers(column.view(pa.int64()) if ticks_of(kind) > 1 else column)
 
-    def _merged(self, pieces: list[_Piece], bounds: Integers) -> pa.Table | RearrangedRows:
+    def _merged(self, pieces: list[_SourcePiece], bounds: Integers) -> pa.Table | RearrangedRows:
         """Merge pieces, those of the first source up to the first bound, and so on."""
         if not pieces:
             return pa.table({}) if self._nothing is None else self._nothing
@@ -376,9 +378,9 @@ def ticks_of(kind: pa.DataType) -> int:
     return 1000 if pa.types.is_timestamp(kind) and kind.unit == "ns" else 1
 
 
-def _ready(waiting: _Waiting, source: int, bound: Key) -> list[_Piece]:
+def _ready(waiting: _Waiting, source: int, bound: OrderKey) -> list[_SourcePiece]:
     """Take the pieces of a source before the bound, the last one cut where the bound lies."""
-    ready: list[_Piece] = []
+    ready: list[_SourcePiece] = []
     while waiting.pieces:
         piece = waiting.pieces[0]
         size = len(piece)
@@ -393,7 +395,7 @@ def _ready(waiting: _Waiting, source: int, bound: Key) -> list[_Piece]:
     return ready
 
 
-def _before(piece: _Piece, source: int, bound: Key) -> int:
+def _before(piece: _SourcePiece, source: int, bound: OrderKey) -> int:
     """Return how many events of a piece come before a bound."""
     time, number, first = bound
     if (int(piece.times[-1]), int(piece.numbers[-1]), source) < bound:
@@ -405,7 +407,7 @@ def _before(piece: _Piece, source: int, bound: Key) -> int:
     return low + int(np.searchsorted(piece.numbers[low:high], least, "left"))
 
 
-def _check_order(source: str, waiting: _Waiting, piece: _Piece, begin: int) -> None:
+def _check_order(source: str, waiting: _Waiting, piece: _SourcePiece, begin: int) -> None:
     """Refuse events before the heartbeat or an earlier event, and numbers that do not rise."""
     times, numbers = piece.times, piece.numbers
     if numbers[-1] == np.iinfo(np.int64).max:
@@ -438,7 +440,7 @@ def _as_column(keys: Integers, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(keys), [None, pa.py_buffer(keys)])
 
 
-def _join(pieces: list[_Piece]) -> _Piece:
+def _join(pieces: list[_SourcePiece]) -> _SourcePiece:
     """Return pieces one after the other, their rows in as many chunks; one alone is not copied."""
     if len(pieces) == 1:
         return pieces[0]
@@ -447,7 +449,7 @@ def _join(pieces: list[_Piece]) -> _Piece:
     times, numbers = (pooled(rows.num_rows, np.int64) for _ in range(2))
     np.concatenate([piece.times for piece in pieces], out=times)
     np.concatenate([piece.numbers for piece in pieces], out=numbers)
-    return _Piece(rows, times, numbers)
+    return _SourcePiece(rows, times, numbers)
 
 
 def _known(saved: list[Any]) -> dict[str, Any]:
@@ -464,4 +466,4 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{column.name} {column.type}" for column in schema if column != EVENT_ID)
 
 
-_NOTHING: Final = _Piece(pa.table({}), np.zeros(0, np.int64), np.zeros(0, np.int64))
+_NOTHING: Final = _SourcePiece(pa.table({}), np.zeros(0, np.int64), np.zeros(0, np.int64))

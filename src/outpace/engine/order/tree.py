@@ -17,10 +17,10 @@ from typing import Final
 from outpace.engine.snapshot import Stateful
 
 #: The key of an event, or of the first one that a source may still send: time, number, source.
-Key = tuple[int, int, int]
+OrderKey = tuple[int, int, int]
 
 #: A key behind those of all events.
-NEVER: Final[Key] = (1 << 63, 0, 0)
+NEVER: Final[OrderKey] = (1 << 63, 0, 0)
 
 
 class KeyTree(Stateful):
@@ -45,7 +45,7 @@ class KeyTree(Stateful):
 
     CHANGED = ("_levels", "_changed")
 
-    def __init__(self, keys: Iterable[Key], *, fan_in: int) -> None:
+    def __init__(self, keys: Iterable[OrderKey], *, fan_in: int) -> None:
         self._fan_in = fan_in
         #: The keys, then the least ones of their groups, and so on up to one key alone.
         self._levels = [list(keys)]
@@ -55,17 +55,17 @@ class KeyTree(Stateful):
         #: Groups of the lowest level whose least key may not be what the level above says.
         self._changed: set[int] = set()
 
-    def __setitem__(self, place: int, key: Key) -> None:
+    def __setitem__(self, place: int, key: OrderKey) -> None:
         self._levels[0][place] = key
         self._changed.add(place // self._fan_in)
 
     @property
-    def least(self) -> Key:
+    def least(self) -> OrderKey:
         """The least of all keys."""
         self._settle()
         return self._levels[-1][0]
 
-    def before(self, bound: Key) -> list[int]:
+    def before(self, bound: OrderKey) -> list[int]:
         """Return the places with keys before a bound, in their order."""
         self._settle()
         fan_in = self._fan_in

@@ -18,19 +18,19 @@ from outpace.engine.snapshot import Stateful
 NEVER: Final = np.iinfo(np.int64).max
 
 
-class _Run(NamedTuple):
+class _DeadlineRun(NamedTuple):
     """Deadlines in order, and whose they are."""
 
     times: Integers
     keys: Integers
 
-    def after(self, time: int) -> _Run:
+    def after(self, time: int) -> _DeadlineRun:
         """Return what is behind a time; without a copy as long as that is most of all there was."""
         behind = int(np.searchsorted(self.times, time, "right"))
         times, keys = self.times[behind:], self.keys[behind:]
         if times.base is not None and 2 * len(times) < len(times.base):
-            return _Run(times.copy(), keys.copy())
-        return _Run(times, keys)
+            return _DeadlineRun(times.copy(), keys.copy())
+        return _DeadlineRun(times, keys)
 
 
 class Deadlines(Stateful):
@@ -54,7 +54,7 @@ class Deadlines(Stateful):
 
     def __init__(self) -> None:
         self._at = np.zeros(0, np.int64)
-        self._runs: list[_Run] = []
+        self._runs: list[_DeadlineRun] = []
 
     def passed(self, time: int) -> Integers:
         """Return the keys whose deadline is not after a time, in order."""
@@ -75,9 +75,9 @@ class Deadlines(Stateful):
         self._at = grown(self._at, int(keys.max(initial=-1)) + 1, NEVER)
         changed = self._at[keys] != deadline
         self._at[keys] = deadline
-        self._append(_Run(deadline[changed], keys[changed]))
+        self._append(_DeadlineRun(deadline[changed], keys[changed]))
 
-    def _append(self, run: _Run) -> None:
+    def _append(self, run: _DeadlineRun) -> None:
         parts, size = [run], len(run.times)
         while self._runs and len(self._runs[-1].times) <= 2 * size:
             parts.append(self._runs.pop())
@@ -87,4 +87,4 @@ class Deadlines(Stateful):
         current = np.flatnonzero((self._at[keys] == times) & (times != NEVER))
         if len(current):
             order = current[np.argsort(times[current], kind="stable")]
-            self._runs.append(_Run(times[order], keys[order]))
+            self._runs.append(_DeadlineRun(times[order], keys[order]))

@@ -97,7 +97,7 @@ class _Words(NamedTuple):
     null: int
 
 
-class _Run(NamedTuple):
+class _IndexRun(NamedTuple):
     """Integers in order, and the numbers that they were given."""
 
     words: Integers
@@ -125,7 +125,7 @@ class IntegerIndex(Stateful):
     CHANGED = ("_runs", "_word", "_live")
 
     def __init__(self) -> None:
-        self._runs: list[_Run] = []
+        self._runs: list[_IndexRun] = []
         #: By number: the integer that it was given to last, and whether that is known (0 or 1).
         self._word, self._live = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._known = 0
@@ -170,7 +170,7 @@ class IntegerIndex(Stateful):
         self._word, self._live = grown(self._word, room, 0), grown(self._live, room, 0)
         self._word[numbers], self._live[numbers] = words, 1
         self._known += len(words)
-        parts, size = [_Run(words, numbers)], len(words)
+        parts, size = [_IndexRun(words, numbers)], len(words)
         every = size + sum(len(run.words) for run in self._runs)
         while self._runs and (
             len(self._runs[-1].words) <= max(2 * size, _SHORT)
@@ -180,14 +180,14 @@ class IntegerIndex(Stateful):
             size += len(parts[-1].words)
         self._append(parts)
 
-    def _append(self, parts: Sequence[_Run]) -> None:
+    def _append(self, parts: Sequence[_IndexRun]) -> None:
         """Make one run of several, without entries that do not count any more."""
         words = np.concatenate([part.words for part in parts])
         numbers = np.concatenate([part.numbers for part in parts])
         current = np.flatnonzero(self._counts(numbers, words))
         if len(current):
             order = current[np.argsort(words[current], kind="stable")]
-            self._runs.append(_Run(words[order], numbers[order]))
+            self._runs.append(_IndexRun(words[order], numbers[order]))
 
     def remove(self, numbers: Integers) -> None:
         """Forget the keys that have these numbers."""

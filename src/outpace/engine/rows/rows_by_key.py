@@ -45,7 +45,7 @@ class RowsWithKeys:
 
 
 @dataclass
-class _Run(Stateful):
+class _RowRun(Stateful):
     kept: RowsWithKeys
     live: int
 
@@ -76,7 +76,7 @@ class KeyedRows(Stateful):
     def __init__(self, schema: pa.Schema, lines: int) -> None:
         nothing = np.zeros(0, np.int64)
         self._nothing = RowsWithKeys(schema.empty_table(), nothing, np.zeros((lines, 0), np.int64))
-        self._runs: list[_Run] = []
+        self._runs: list[_RowRun] = []
         #: For each key the run that its rows lie in, the first of them there, and how many.
         self._run, self._first, self._size = nothing, nothing, nothing
 
@@ -124,7 +124,7 @@ class KeyedRows(Stateful):
 
     def _append(self, kept: RowsWithKeys) -> None:
         """Add a run, together with all before it that are not twice as large."""
-        self._runs.append(_Run(self._nothing, 0))
+        self._runs.append(_RowRun(self._nothing, 0))
         self._write(len(self._runs) - 1, kept)
         joining = len(self._runs) - 1
         live = len(kept)
@@ -138,7 +138,7 @@ class KeyedRows(Stateful):
 
     def _write(self, place: int, kept: RowsWithKeys) -> None:
         """Let a run be some rows, and note where those of each key are."""
-        self._runs[place] = _Run(kept, len(kept))
+        self._runs[place] = _RowRun(kept, len(kept))
         first = _first_rows(kept.key)
         keys = kept.key[first]
         self._run[keys] = place

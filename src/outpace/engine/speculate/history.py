@@ -29,7 +29,7 @@ from outpace.engine.rows.partition import gather
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, typed
 from outpace.engine.window_match.result import (
-    Said,
+    MatchSayings,
     WindowMatches,
     numbers_of_rows,
     with_changed_rows,
@@ -416,7 +416,7 @@ def shown(
     columns = [said[name] if name in said else table.column(name) for name in names]
     sizes = [len(one) for one in sayings]
     certain = [np.broadcast_to(one.certain, len(one)) for one in sayings]
-    value = Said(np.repeat([one.diff for one in sayings], sizes), np.concatenate(certain))
+    value = MatchSayings(np.repeat([one.diff for one in sayings], sizes), np.concatenate(certain))
     return with_changed_rows(matches, pa.Table.from_arrays(columns, schema=output), value)
 
 

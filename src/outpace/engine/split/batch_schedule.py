@@ -51,7 +51,7 @@ class BatchedSchedule(Schedule):
 
     def route(self, events: Events, split: Split, loads: Sequence[float]) -> list[Delivery]:
         """Return what each instance gets; instances that get nothing are left out."""
-        block = _Block(events, split, self._closed, self._opened)
+        block = _SplitEvents(events, split, self._closed, self._opened)
         if not block.size and block.a == block.b:
             return []
         self._closed, self._opened = block.b, block.d
@@ -89,7 +89,7 @@ class BatchedSchedule(Schedule):
         low, high = first % used, last % used
         return range(low, high + 1) if low <= high else [*range(high + 1), *range(low, used)]
 
-    def _rows(self, block: _Block) -> tuple[Integers, Integers]:
+    def _rows(self, block: _SplitEvents) -> tuple[Integers, Integers]:
         """Return ranges of rows, by the instance that gets them, and the owner of each."""
         batch, used = self._batch, self._used
         if block.a == block.d or not block.size:
@@ -160,7 +160,7 @@ class BatchShare(Split):
         return windows
 
 
-class _Block:
+class _SplitEvents:
     """Events, with the windows that they open and close and where these stand among all."""
 
     def __init__(self, events: Events, split: Split, closed: int, opened: int) -> None:

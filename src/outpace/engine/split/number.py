@@ -28,7 +28,7 @@ from outpace.pattern.bound import BoundQuery
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _NumberedPiece:
     """A piece of the stream: its events, their keys, and how many each has had with it."""
 
     size: int
@@ -170,12 +170,12 @@ class EventNumbers(Stateful):
             require(len(known) == len(numbers), "partitions have no keys")
             self._counts[numbers] = known
 
-    def _piece_of(self, rows: pa.Table | RearrangedRows) -> _Piece:
+    def _piece_of(self, rows: pa.Table | RearrangedRows) -> _NumberedPiece:
         keys = self._keys.look_up(rows)
         counts = np.zeros(len(keys.numbers), np.int64)
         old = keys.numbers < self._keys.room
         counts[old] = self._counts[keys.numbers[old]]
-        return _Piece(rows.num_rows, keys, counts)
+        return _NumberedPiece(rows.num_rows, keys, counts)
 
 
 def in_order(bound: BoundQuery, table: pa.Table, time: str | None = None) -> pa.Table:

@@ -23,7 +23,7 @@ from outpace.pattern.windows import OpenWindow, WindowPredicate
 
 
 @dataclass(frozen=True)
-class _Window:
+class _PredicateWindow:
     """One window, as in `Windows`."""
 
     partition: int
@@ -43,7 +43,7 @@ class _Partition:
     number: int = 0
     events: int = 0
     last: int = 0
-    windows: list[_Window] = field(default_factory=list)
+    windows: list[_PredicateWindow] = field(default_factory=list)
     views: list[OpenWindow] = field(default_factory=list)
 
     def copy(self) -> _Partition:
@@ -74,8 +74,8 @@ class PredicateSplitter(Splitter):
         return f"ByPredicate({type(self._predicate).__name__})"
 
     def _push(self, events: Events) -> Split:
-        opened: list[_Window] = []
-        closed: list[_Window] = []
+        opened: list[_PredicateWindow] = []
+        closed: list[_PredicateWindow] = []
         timed = self.windows.time is not None
         rows = events.rows
         # Users see their columns alone.
@@ -100,7 +100,7 @@ class PredicateSplitter(Splitter):
             opens = partition.predicate.opens(event, tuple(partition.views))
             partition.views = [replace(one, events=one.events + 1) for one in partition.views]
             if opens:
-                window = _Window(number, partition.number, ordinal, start_time=time)
+                window = _PredicateWindow(number, partition.number, ordinal, start_time=time)
                 partition.windows.append(window)
                 partition.views.append(OpenWindow(partition.number, event, 1))
                 partition.number += 1
@@ -178,7 +178,7 @@ class PredicateSplitter(Splitter):
             before = kept.windows[-1].number if kept.windows else -1
             require(before < number < kept.number, "windows are out of order")
             require(first < kept.events, "a window has no events")
-            kept.windows.append(_Window(partition, number, first, start_time=start))
+            kept.windows.append(_PredicateWindow(partition, number, first, start_time=start))
             kept.views.append(OpenWindow(number, event, events))
 
 
@@ -186,7 +186,9 @@ def _lists(read: Sequence[Integers]) -> list[list[int]]:
     return [line.tolist() for line in read]
 
 
-def _closed_by(partition: _Partition, event: Mapping[str, object], arrival: int) -> list[_Window]:
+def _closed_by(
+    partition: _Partition, event: Mapping[str, object], arrival: int
+) -> list[_PredicateWindow]:
     """Close the windows that an event closes."""
     closed = []
     windows, views = [], []
@@ -202,7 +204,7 @@ def _closed_by(partition: _Partition, event: Mapping[str, object], arrival: int)
     return closed
 
 
-def _as_windows(windows: Sequence[_Window]) -> Windows:
+def _as_windows(windows: Sequence[_PredicateWindow]) -> Windows:
     columns = (
         "partition",
         "number",

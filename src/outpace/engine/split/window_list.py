@@ -161,7 +161,7 @@ class ListedSchedule(Schedule):
     def route(self, events: Events, split: Split, loads: Sequence[float]) -> list[Delivery]:
         """Return what each instance gets; instances that get nothing are left out."""
         opened, closed = split.opened, split.closed
-        places = _Places.of(events, keyed=self._keyed)
+        places = _SortedPlaces.of(events, keyed=self._keyed)
         opened_to = self._assign(split, places, loads)
         if self._places is None:
             closed_to = closed.partition % self._instances
@@ -201,7 +201,7 @@ class ListedSchedule(Schedule):
         if self._places is not None:
             self._places.restore(placed, self._instances, opened)
 
-    def _assign(self, split: Split, places: _Places, loads: Sequence[float]) -> Integers:
+    def _assign(self, split: Split, places: _SortedPlaces, loads: Sequence[float]) -> Integers:
         """Return the instance of each window that opens."""
         opened = split.opened
         self._grow(opened)
@@ -221,7 +221,7 @@ class ListedSchedule(Schedule):
     def _ask(
         self,
         split: Split,
-        places: _Places,
+        places: _SortedPlaces,
         numbers: Integers,
         earlier: Integers,
         loads: Sequence[float],
@@ -250,7 +250,7 @@ class ListedSchedule(Schedule):
             self._open = np.concatenate([self._open, np.zeros(missing * self._lanes, np.int64)])
 
     def _ranges(
-        self, split: Split, opened_to: Integers, closed_to: Integers, places: _Places
+        self, split: Split, opened_to: Integers, closed_to: Integers, places: _SortedPlaces
     ) -> tuple[Integers, Integers]:
         """Return the rows of instances, those at which they have an open window, by their owner.
 
@@ -290,13 +290,13 @@ class ListedSchedule(Schedule):
         """Return where the open windows of a partition are counted."""
         return partition if self._by_key else partition * self._lanes + instance
 
-    def _held(self, places: _Places) -> Integers:
+    def _held(self, places: _SortedPlaces) -> Integers:
         """Return where the open windows of partitions that have rows are counted."""
         known = places.partitions[places.partitions * self._lanes < len(self._open)]
         return (known[:, None] * self._lanes + np.arange(self._lanes)).reshape(-1)
 
 
-class _Places:
+class _SortedPlaces:
     """Where rows are when they are sorted by partition, which leaves each partition's together."""
 
     def __init__(
@@ -309,21 +309,21 @@ class _Places:
         self._first = first
 
     @staticmethod
-    def of(events: Events, *, keyed: bool) -> _Places:
+    def of(events: Events, *, keyed: bool) -> _SortedPlaces:
         """Sort the rows of events by partition."""
         size = len(events.partition)
         if not size:
-            return _Places(
+            return _SortedPlaces(
                 None, np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64)
             )
         if not keyed:
             only = np.zeros(1, np.int64)
-            return _Places(None, only, np.array([0, size], np.int64), events.ordinal[:1])
+            return _SortedPlaces(None, only, np.array([0, size], np.int64), events.ordinal[:1])
         order = np.argsort(events.partition, kind="stable")
         grouped = events.partition[order]
         starts = np.flatnonzero(np.diff(grouped, prepend=-1, append=-1))
         firsts = order[starts[:-1]]
-        return _Places(order, events.partition[firsts], starts, events.ordinal[firsts])
+        return _SortedPlaces(order, events.partition[firsts], starts, events.ordinal[firsts])
 
     @property
     def size(self) -> int:

@@ -131,7 +131,7 @@ _PLACES: Final = (
 
 
 @dataclass
-class _OpenWindow:
+class _ServedWindow:
     """An open window: its operator, where it starts, its key, and its last event so far."""
 
     operator: Operator
@@ -184,17 +184,17 @@ class RowPlaces:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _OutputPiece:
     """Rows that an operator gave at once, by which events, and the number of the first of them."""
 
-    window: _OpenWindow
+    window: _ServedWindow
     rows: OperatorRows
     event: Integers
     phase: int
     number: int
 
 
-class AppliedOperator(SavedPart, ABC):
+class OperatorRunner(SavedPart, ABC):
     """A query's operator in the windows that an instance was given.
 
     Parameters
@@ -331,12 +331,12 @@ class AppliedOperator(SavedPart, ABC):
         return tuple(first[name] for name in names)
 
 
-class WindowedApply(AppliedOperator):
+class WindowedApply(OperatorRunner):
     """An operator for each window."""
 
     def __init__(self, query: Query, schema: pa.Schema) -> None:
         super().__init__(query, schema)
-        self._open: dict[int, dict[int, _OpenWindow]] = {}
+        self._open: dict[int, dict[int, _ServedWindow]] = {}
 
     @property
     def open_windows(self) -> int:
@@ -391,12 +391,12 @@ class WindowedApply(AppliedOperator):
             operator = self._make()
             operator.restore(kept)
             known = dict(zip(_PLACES, map(int, place), strict=True))
-            window = _OpenWindow(operator, key=tuple(key[name] for name in names), **known)
+            window = _ServedWindow(operator, key=tuple(key[name] for name in names), **known)
             self._open.setdefault(window.partition, {})[window.number] = window
         require(self.open_windows == len(states), "a window is there twice")
         require_same(opened, *read[:3])
 
-    def _again(self, window: _OpenWindow) -> _OpenWindow:
+    def _again(self, window: _ServedWindow) -> _ServedWindow:
         operator = self._make()
         operator.restore(window.operator.state())
         return replace(window, operator=operator)
@@ -429,10 +429,12 @@ class WindowedApply(AppliedOperator):
             with OperatorErrors(self.bound, None, keys[partition], number):
                 operator = self._make()
             begun_at = groups[partition].arrival_of(place[2])
-            window = _OpenWindow(operator, *place, begun_at, keys[partition])
+            window = _ServedWindow(operator, *place, begun_at, keys[partition])
             self._open.setdefault(partition, {})[number] = window
 
-    def _fed(self, window: _OpenWindow, group: EventGroup, stop: int | None) -> Iterator[_Piece]:
+    def _fed(
+        self, window: _ServedWindow, group: EventGroup, stop: int | None
+    ) -> Iterator[_OutputPiece]:
         """Give a window its new events and yield what they give."""
         low = int(group.ordinal.searchsorted(window.first))
         high = len(group.ordinal) if stop is None else int(group.ordinal.searchsorted(stop))
@@ -448,8 +450,8 @@ class WindowedApply(AppliedOperator):
         yield from self._pieces(window, rows, window.last, COMPLETING)
 
     def _fed_singly(
-        self, window: _OpenWindow, operator: EventOperator, group: EventGroup, low: int, high: int
-    ) -> Iterator[_Piece]:
+        self, window: _ServedWindow, operator: EventOperator, group: EventGroup, low: int, high: int
+    ) -> Iterator[_OutputPiece]:
         """Give a window its new events one by one, so that each row has its own event."""
         given: list[Mapping[str, object]] = []
         places: list[int] = []
@@ -460,7 +462,7 @@ class WindowedApply(AppliedOperator):
         rows = {name: [row.get(name) for row in given] for name in self._given.names}
         yield from self._pieces(window, rows, group.arrival[places], COMPLETING)
 
-    def _closed(self, closed: Windows) -> Iterator[_Piece]:
+    def _closed(self, closed: Windows) -> Iterator[_OutputPiece]:
         places = (closed.partition, closed.number, closed.closed_at, closed.end_time)
         for partition, number, closed_at, end in zip(*(p.tolist() for p in places), strict=True):
             own = self._open[partition]
@@ -473,20 +475,20 @@ class WindowedApply(AppliedOperator):
                 rows = window.operator.close()
             yield from self._pieces(window, rows, closed_at, phase)
 
-    def _window_errors(self, window: _OpenWindow) -> OperatorErrors:
+    def _window_errors(self, window: _ServedWindow) -> OperatorErrors:
         return OperatorErrors(self.bound, window.operator, window.key, window.number)
 
     def _pieces(
-        self, window: _OpenWindow, given: OperatorRows, event: int | Integers, phase: int
-    ) -> Iterator[_Piece]:
+        self, window: _ServedWindow, given: OperatorRows, event: int | Integers, phase: int
+    ) -> Iterator[_OutputPiece]:
         """Yield what an operator gave, if it gave anything."""
         count = row_count(given)
         if count:
             own = event if isinstance(event, np.ndarray) else np.full(count, event, np.int64)
-            yield _Piece(window, given, own, phase, window.given)
+            yield _OutputPiece(window, given, own, phase, window.given)
             window.given += count
 
-    def _joined(self, pieces: Sequence[_Piece]) -> WindowMatches:
+    def _joined(self, pieces: Sequence[_OutputPiece]) -> WindowMatches:
         """Return the rows of all pieces."""
         if not pieces:
             return WindowMatches.none(self.bound.output)

@@ -24,9 +24,9 @@ from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows, joined_windows, part_windows
 from outpace.engine.state import NATURAL, State, integers, parts, require, typed
 from outpace.engine.window_match.apply import (
-    AppliedOperator,
     EventGroup,
     OperatorErrors,
+    OperatorRunner,
     RowPlaces,
     row_count,
 )
@@ -44,7 +44,7 @@ _KNOWN: Final = ("partition", "number", "first", "start_time", "end_time")
 _SHORT: Final = 1024
 
 
-class SharedApply(AppliedOperator):
+class SharedApply(OperatorRunner):
     """An operator for each partition that has open windows."""
 
     def __init__(self, query: Query, schema: pa.Schema) -> None:
@@ -119,7 +119,7 @@ class SharedApply(AppliedOperator):
         for place, (own, key) in enumerate(
             zip(parts(states, states.num_rows, "state"), keys.to_pylist(), strict=True)
         ):
-            mine = _OpenWindows()
+            mine = _WindowQueue()
             some = slice(ends[place] - counts[place], ends[place])
             mine.add(part_windows(windows, some), begun_at[some])
             began = given[some] > 0
@@ -180,7 +180,7 @@ class SharedApply(AppliedOperator):
             key = self._key_of(group.rows)
             with OperatorErrors(self.bound, None, key):
                 operator = self._made()
-            served = self._served[partition] = _ServedPartition(operator, key, _OpenWindows())
+            served = self._served[partition] = _ServedPartition(operator, key, _WindowQueue())
         opened, closed = split.opened, split.closed
         windows = served.windows
         opening = _rows(group, opened.first)
@@ -207,7 +207,7 @@ class SharedApply(AppliedOperator):
         group: EventGroup,
         split: Split,
         block: WindowBlock,
-        windows: _OpenWindows,
+        windows: _WindowQueue,
         result: WindowRows,
     ) -> RowPlaces:
         """Return the event and the window of each row."""
@@ -269,7 +269,7 @@ class _ServedPartition:
 
     operator: SharedOperator
     key: tuple[object, ...]
-    windows: _OpenWindows
+    windows: _WindowQueue
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ class _WindowPiece:
         return _WindowPiece(joined_windows(self.windows, other.windows), begun_at)
 
 
-class _OpenWindows(Stateful):
+class _WindowQueue(Stateful):
     """The open windows of a partition, in the order in which they opened, by rising numbers.
 
     They are kept as they come, short ones together: what follows from numbers takes no room, but

@@ -85,7 +85,7 @@ class WindowsByKey(Stateful):
         self._open = np.zeros(0, np.int64)
         self._begun_at = np.zeros(0, np.int64)
         self._partitions = 0
-        self._aside: _Aside | None = None
+        self._aside: _KeyTables | None = None
 
     @property
     def held(self) -> Events:
@@ -153,7 +153,7 @@ class WindowsByKey(Stateful):
     def _lay_aside(self) -> None:
         """Take from the strategy all that it knows."""
         tables, held = self._strategy.tables(), self._strategy.held
-        self._aside = _Aside(
+        self._aside = _KeyTables(
             KeyedRows(held.rows.schema, 3),
             [KeyedRows(_without_partition(table).schema, 0) for table in tables],
         )
@@ -162,7 +162,7 @@ class WindowsByKey(Stateful):
         self._take_back(self._aside, everywhere, np.arange(len(self._open)))
 
     def _step_aside(
-        self, aside: _Aside, partitions: Integers, events: Events, split: Split
+        self, aside: _KeyTables, partitions: Integers, events: Events, split: Split
     ) -> WindowMatches:
         # Partitions are numbered anew in the same order, so that nothing depends on how many.
         def here(windows: Windows) -> Windows:
@@ -176,7 +176,7 @@ class WindowsByKey(Stateful):
         self._take_back(aside, partitions, partitions)
         return replace(matches, partition=partitions[matches.partition])
 
-    def _take_back(self, aside: _Aside, partitions: Integers, names: Integers) -> None:
+    def _take_back(self, aside: _KeyTables, partitions: Integers, names: Integers) -> None:
         """Lay aside what the strategy knows of partitions; `names` are theirs by its numbers."""
         tables, held = self._strategy.tables(), self._strategy.held
         times = held.times if len(held.times) else np.zeros_like(held.arrival)
@@ -190,13 +190,13 @@ class WindowsByKey(Stateful):
         partition = names[_column(tables[0], "partition")]
         np.minimum.at(self._begun_at, partition, _column(tables[0], "begun_at"))
 
-    def _whole(self, aside: _Aside) -> tuple[list[pa.Table], Events]:
+    def _whole(self, aside: _KeyTables) -> tuple[list[pa.Table], Events]:
         """Return all that is known, by partition."""
         everywhere = np.flatnonzero(self._open)
         return self._known(aside, everywhere, everywhere)
 
     def _known(
-        self, aside: _Aside, partitions: Integers, names: Integers
+        self, aside: _KeyTables, partitions: Integers, names: Integers
     ) -> tuple[list[pa.Table], Events]:
         """Return what is known of partitions, which are called by other names."""
         tables = []
@@ -216,7 +216,7 @@ class WindowsByKey(Stateful):
         )
 
 
-class _Aside(Stateful):
+class _KeyTables(Stateful):
     """The state, by partition: rows, and the tables of a strategy."""
 
     CHANGED = ("rows", "tables")

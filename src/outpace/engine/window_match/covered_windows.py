@@ -19,13 +19,13 @@ from outpace.engine.kernels.grouping import find_pairs
 from outpace.engine.match.contract import Block, Matcher, Resume, Task
 from outpace.engine.rows.partition import column_arrays
 from outpace.engine.split.windows import OPEN, Split
-from outpace.engine.window_match.open_windows import OpenedWindows, OpenWindows
+from outpace.engine.window_match.open_windows import ListedWindows, OpenWindows
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import Segments, joined, kept, places
 from outpace.engine.window_match.spread import WindowRuns, spread
 
 
-class CoveredWindows(OpenedWindows):
+class CoveredWindows(ListedWindows):
     """Matches windows of queries that want all matches.
 
     Parameters

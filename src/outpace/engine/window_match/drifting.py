@@ -48,11 +48,11 @@ from outpace.engine.window_match.stretches import Stretches, part_matches
 from outpace.pattern.bind.drift import SHIFTED
 from outpace.pattern.bind.window_kinds import BoundWindows, BySession, ByTime, Drift
 
-_Rows: TypeAlias = "tuple[Integers, Integers]"
+_RowBounds: TypeAlias = "tuple[Integers, Integers]"
 
 
 @dataclass(frozen=True)
-class _Shifted:
+class _WindowParts:
     """The parts of closed windows that are matched, and which of them make a row of the result.
 
     Parameters
@@ -66,7 +66,7 @@ class _Shifted:
         The window that each row of the result belongs to.
     """
 
-    stretches: tuple[_Rows, _Rows, _Rows]
+    stretches: tuple[_RowBounds, _RowBounds, _RowBounds]
     lines: Integers
     window: Integers
 
@@ -157,13 +157,15 @@ class DriftingWindows(UnsureWindows):
             )
         ]
 
-    def _intervals(self, held: Events, closed: Windows, low: Integers, high: Integers) -> _Shifted:
+    def _intervals(
+        self, held: Events, closed: Windows, low: Integers, high: Integers
+    ) -> _WindowParts:
         """Return the three of windows that arithmetic tells."""
         drift, kind = self._drift, self._drift.kind
         assert not isinstance(kind, BySession)
         start = kind.offset + closed.number * kind.slide
 
-        def shift(distance: int) -> _Rows:
+        def shift(distance: int) -> _RowBounds:
             bounds = start + distance, start + distance + kind.size
             if isinstance(kind, ByTime):
                 begin, end = (_places_of_times(held, closed.partition, bound) for bound in bounds)
@@ -174,10 +176,10 @@ class DriftingWindows(UnsureWindows):
         count = len(closed)
         window = np.arange(count)
         lines = np.stack([window, window + count, window + 2 * count], axis=1)
-        return _Shifted((shift(-drift.low), shift(0), shift(drift.high)), lines, window)
+        return _WindowParts((shift(-drift.low), shift(0), shift(drift.high)), lines, window)
 
     def _found(
-        self, held: Events, shifted: _Shifted
+        self, held: Events, shifted: _WindowParts
     ) -> tuple[Integers, list[pa.Table], list[Callable[[], MatchIds]]]:
         """Return the match of each stretch or -1, the rows of all matches, and what makes ids."""
         found = np.full(sum(len(low) for low, _ in shifted.stretches), -1, np.int64)
@@ -259,7 +261,7 @@ class UncertainWindows(UnsureWindows):
         ]
 
 
-def _sessions(held: Events, low: Integers, high: Integers, gap: int, drift: int) -> _Shifted:
+def _sessions(held: Events, low: Integers, high: Integers, gap: int, drift: int) -> _WindowParts:
     """Return for each session MIDDLE in windows the three: where LOW ends, and the whole."""
     sizes = high - low
     ends = np.cumsum(sizes)
@@ -280,7 +282,7 @@ def _sessions(held: Events, low: Integers, high: Integers, gap: int, drift: int)
         (first, first + middle_end - middle),
         (low, high),
     )
-    return _Shifted(stretches, np.stack([line, line + count, 2 * count + of], axis=1), of)
+    return _WindowParts(stretches, np.stack([line, line + count, 2 * count + of], axis=1), of)
 
 
 def _places_of_times(events: Events, partition: Integers, time: Integers) -> Integers:

@@ -186,7 +186,7 @@ def require_same(
         require(same, "other windows are open")
 
 
-class OpenedWindows(Stateful):
+class ListedWindows(Stateful):
     """The common part of strategies that know their open windows one by one."""
 
     _held: Events

@@ -47,7 +47,7 @@ MATCH_NUMBERS: Final = pa.schema(
 )
 
 
-class Said(NamedTuple):
+class MatchSayings(NamedTuple):
     """What is said of each of some matches, see `WindowMatches`."""
 
     diff: Integers
@@ -90,7 +90,7 @@ class WindowMatches:
     identify: Callable[[], MatchIds]
     found: Integers | None = None
     turn: Integers | None = None
-    said: Said | None = None
+    said: MatchSayings | None = None
 
     @cached_property
     def ids(self) -> MatchIds:
@@ -198,7 +198,7 @@ class WindowMatches:
         known = {"table": table, "event": self.event[own], "identify": lambda: self.ids.take(own)}
         found = None if self.found is None else self.found[own]
         turn = None if self.turn is None else self.turn[own]
-        said = None if self.said is None else Said(self.diff[own], self.confirmed[own])
+        said = None if self.said is None else MatchSayings(self.diff[own], self.confirmed[own])
         return LazyMatches(
             {**known, "found": found, "turn": turn, "said": said},
             offsets=offsets,
@@ -207,7 +207,7 @@ class WindowMatches:
             partition=lambda: self.partition[own],
         )
 
-    def shown_as(self, table: pa.Table, said: Said | None) -> WindowMatches:
+    def shown_as(self, table: pa.Table, said: MatchSayings | None) -> WindowMatches:
         """Return the matches with other rows, as many for each, that come, go or stay."""
         return self._with(table=table, said=said)
 
@@ -278,7 +278,9 @@ class WindowMatches:
         )
 
 
-def with_changed_rows(parts: Sequence[WindowMatches], table: pa.Table, said: Said) -> WindowMatches:
+def with_changed_rows(
+    parts: Sequence[WindowMatches], table: pa.Table, said: MatchSayings
+) -> WindowMatches:
     """Return the matches of all parts with other rows, as many for each, that come, go or stay.
 
     When they were found is not told.
@@ -306,12 +308,12 @@ def _joining(parts: Sequence[WindowMatches]) -> dict[str, Callable[[], object]]:
     }
 
 
-def _all_said(parts: Sequence[WindowMatches]) -> Said | None:
+def _all_said(parts: Sequence[WindowMatches]) -> MatchSayings | None:
     """Return what is said of the matches of all parts; None where all are new and certain."""
     if all(part.said is None for part in parts):
         return None
     diff = np.concatenate([part.diff for part in parts])
-    return Said(diff, np.concatenate([part.confirmed for part in parts]))
+    return MatchSayings(diff, np.concatenate([part.confirmed for part in parts]))
 
 
 def _all_found(parts: Sequence[WindowMatches]) -> Integers | None:

@@ -16,7 +16,7 @@ from outpace.engine.event import Events
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.reach import reach_of
 from outpace.engine.split.windows import OPEN, Split
-from outpace.engine.window_match.open_windows import OpenedWindows, OpenWindows
+from outpace.engine.window_match.open_windows import ListedWindows, OpenWindows
 from outpace.engine.window_match.repeats import KnownMatches
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import joined, kept, places
@@ -28,7 +28,7 @@ from outpace.engine.window_match.stretches import (
 )
 
 
-class SeparateWindows(OpenedWindows):
+class SeparateWindows(ListedWindows):
     """Matches windows one by one.
 
     Parameters

@@ -29,9 +29,9 @@ from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.chains import (
     NONE,
+    ChainWalk,
     Groups,
     Outcomes,
-    Walked,
     link_groups,
     walk_chains,
 )
@@ -231,7 +231,7 @@ class SharedWindows(Stateful):
         windows: tuple[Integers, Integers],
         reach: Integers,
         swept: Sweep,
-    ) -> Walked:
+    ) -> ChainWalk:
         """Lead the groups of windows, by their first and last one, through what was searched."""
         at = np.full(block.size + len(block.segments), NONE, np.int32)
         following = np.full(len(row), NONE, np.int64)
@@ -249,7 +249,7 @@ class SharedWindows(Stateful):
             swept.looked,
         )
         walked = call(walk_chains, outcomes, groups, self._slots.chained, self._ahead, self._every)
-        return Walked(*walked)
+        return ChainWalk(*walked)
 
     def _ends_of(self, held: Events, left: Integers) -> list[WindowMatches]:
         """Return what windows find in their last rows by themselves."""
@@ -292,7 +292,7 @@ class SharedWindows(Stateful):
         self,
         held: Events,
         segments: Segments,
-        walked: Walked,
+        walked: ChainWalk,
         partition: Integers,
         cursor: Integers,
         starts: Callable[[int], Integers] | None,

@@ -24,7 +24,7 @@ _CLOSED_MAX = 1024
 
 
 @dataclass
-class _Slots:
+class _WindowStates:
     """The state of each window; `queue` is the next window of its partition.
 
     A slot is filled once, and others behind it. Steps then change the neighbours of a window in its
@@ -45,21 +45,21 @@ class _Slots:
     queue: Integers
 
     @staticmethod
-    def of(size: int) -> _Slots:
-        return _Slots(*(np.zeros(size, np.int64) for _ in fields(_Slots)))
+    def of(size: int) -> _WindowStates:
+        return _WindowStates(*(np.zeros(size, np.int64) for _ in fields(_WindowStates)))
 
-    def frozen(self, count: int) -> _Slots:
+    def frozen(self, count: int) -> _WindowStates:
         """Return the first slots as they are now, to be read; `kept` makes some to write to."""
         nothing = np.zeros(0, np.int64)
         after = self.after[:count].copy()
         return replace(self, stop=nothing, closed_at=nothing, before=nothing, after=after)
 
-    def kept(self, slots: Integers, places: Integers, size: int) -> _Slots:
+    def kept(self, slots: Integers, places: Integers, size: int) -> _WindowStates:
         """Return the windows of some slots, all of them open, with room for more.
 
         Their new slots are the `places` of the old ones.
         """
-        larger, count = _Slots.of(size), len(slots)
+        larger, count = _WindowStates.of(size), len(slots)
         for name in _FILLED:
             getattr(larger, name)[:count] = getattr(self, name)[slots]
         larger.stop[:count] = OPEN
@@ -85,7 +85,7 @@ class WindowSlots(Stateful):
     CHANGED = ("_heads", "_tails")
 
     def __init__(self) -> None:
-        self._slots = _Slots.of(16)
+        self._slots = _WindowStates.of(16)
         self._used = 0
         self._live = 0
         self._heads = np.full(1, NONE, np.int64)

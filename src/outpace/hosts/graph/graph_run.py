@@ -26,7 +26,7 @@ from outpace.hosts.graph.member import BEAT_S
 from outpace.hosts.graph.message import SINK
 from outpace.hosts.graph.metrics import GraphMetrics
 from outpace.hosts.graph.monitor import Monitor
-from outpace.hosts.graph.operator_process import OperatorSetup, Reader, run_operator
+from outpace.hosts.graph.operator_process import OperatorReader, OperatorSetup, run_operator
 from outpace.hosts.graph.outlet import MESSAGE_EVENTS, Outlet, OutputQueue
 from outpace.hosts.graph.sink import SinkSetup, make_log, run_sink
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
@@ -280,15 +280,15 @@ class GraphRun(WatchedRun):
             self._metrics.operators[name] = self._monitor.metrics(name)
 
 
-def _readers(graph: Graph, bound: dict[str, BoundNode], name: str) -> tuple[Reader, ...]:
+def _readers(graph: Graph, bound: dict[str, BoundNode], name: str) -> tuple[OperatorReader, ...]:
     """Return who reads an operator."""
     found = [
-        Reader(one.name, one.inputs[0].columns, len(one.inputs) > 1)
+        OperatorReader(one.name, one.inputs[0].columns, len(one.inputs) > 1)
         for one in bound.values()
         if name in (given.name for given in one.inputs)
     ]
     if name in graph.sinks:
-        found.append(Reader(SINK, None, False))
+        found.append(OperatorReader(SINK, None, False))
     return tuple(found)
 
 

@@ -41,7 +41,7 @@ _LOG: Final = logging.getLogger("outpace.graph")
 
 
 @dataclass
-class _Watched:
+class _WatchedProcess:
     """A process, and what is known of it."""
 
     body: Callable[..., None]
@@ -83,7 +83,7 @@ class Monitor:
         self.socket = open_socket(context, zmq.ROUTER)
         port = self.socket.bind_to_random_port(LOOPBACK)
         self._address = f"{LOOPBACK}:{port}"
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, _WatchedProcess] = {}
         #: Where nodes can be read.
         self.addresses: dict[str, str] = {}
         self.refused = 0
@@ -97,7 +97,7 @@ class Monitor:
         spec: OperatorSpec | None = None,
     ) -> None:
         """Start a process that reads some nodes."""
-        self._watched[name] = _Watched(body, setup, spec, tuple(inputs))
+        self._watched[name] = _WatchedProcess(body, setup, spec, tuple(inputs))
         self._start(name)
 
     @property
@@ -215,7 +215,7 @@ class Monitor:
             case "failed":
                 raise _failure(name, numbers)
 
-    def _lose(self, name: str, one: _Watched) -> None:
+    def _lose(self, name: str, one: _WatchedProcess) -> None:
         """Start a process again that has ended."""
         process = one.process
         assert process is not None
@@ -238,7 +238,7 @@ class Monitor:
         self._release(one, 0.0)
         self._start(name)
 
-    def _release(self, one: _Watched, patience_s: float) -> None:
+    def _release(self, one: _WatchedProcess, patience_s: float) -> None:
         if one.process is not None:
             one.process.join(patience_s)
             if one.process.exitcode is None:

@@ -49,7 +49,7 @@ _SAVE_TIMES: Final = 50
 
 
 @dataclass(frozen=True)
-class Reader:
+class OperatorReader:
     """Who reads an operator.
 
     Parameters
@@ -84,7 +84,7 @@ class OperatorSetup:
     """
 
     node: BoundNode
-    readers: tuple[Reader, ...]
+    readers: tuple[OperatorReader, ...]
     followers: frozenset[str]
     queue_events: int
 
@@ -107,10 +107,10 @@ def run_operator(
     """
     member = Member(setup.node.name, monitor, token, number, parent)
     with member.telling():
-        _Operator(setup, member, token).work()
+        _OperatorLoop(setup, member, token).work()
 
 
-class _Operator:
+class _OperatorLoop:
     """The loop of the process."""
 
     def __init__(self, setup: OperatorSetup, member: Member, token: str) -> None:

@@ -54,14 +54,14 @@ if TYPE_CHECKING:
     from outpace.hosts.local.recording import Recorder
 
 #: What takes the events.
-Operator = TypeVar("Operator", bound="WholeOperator | GroupOperator")
+StreamOperator = TypeVar("StreamOperator", bound="WholeOperator | GroupOperator")
 #: What a push returns.
-Found = TypeVar("Found")
+Output = TypeVar("Output")
 
 _LOG: Final = logging.getLogger("outpace.stream")
 
 
-class OpenStream(ABC, Generic[Operator, Found]):
+class OpenStream(ABC, Generic[StreamOperator, Output]):
     """A stream that is fed piece by piece.
 
     Parameters
@@ -90,7 +90,7 @@ class OpenStream(ABC, Generic[Operator, Found]):
         #: Whether anything may be kept.
         self._begun = False
         self._identifiers = None if sources is None else SourceMerge(sources).sources
-        self._operator: Operator | None = None
+        self._operator: StreamOperator | None = None
         self._schema: pa.Schema | None = None
         #: What the last step gave to whom, and which rows take no part in what, and why.
         self._emits: dict[str, Emit] = {}
@@ -119,7 +119,7 @@ class OpenStream(ABC, Generic[Operator, Found]):
         """Return the type of the time column."""
 
     @abstractmethod
-    def _found(self, stimulus: Stimulus) -> Found:
+    def _found(self, stimulus: Stimulus) -> Output:
         """Return what became final with a stimulus, the last one."""
 
     @abstractmethod
@@ -189,7 +189,7 @@ class OpenStream(ABC, Generic[Operator, Found]):
             recorder.bound(self._schema)
         self._recorder = recorder
 
-    def heartbeat(self, source: str, time: int | datetime.datetime) -> Found:
+    def heartbeat(self, source: str, time: int | datetime.datetime) -> Output:
         """Promise that no later row of a source has a time before `time`; return what is final.
 
         Parameters
@@ -205,7 +205,7 @@ class OpenStream(ABC, Generic[Operator, Found]):
             WatermarkArrived(as_integer(time, self._time_type()), source, clock_time())
         )
 
-    def compare_clocks(self, exchange: ClockExchange) -> Found:
+    def compare_clocks(self, exchange: ClockExchange) -> Output:
         """Take what tells how far the clock of a source is from ours; return what became final.
 
         From now on its rows count by our time: the time column is changed by the drift that was
@@ -261,7 +261,7 @@ class OpenStream(ABC, Generic[Operator, Found]):
         assert self._operator is not None, "without sources none can be asked for"
         return self._operator.intake.wants(source)
 
-    def finish(self, source: str | None = None) -> Found:
+    def finish(self, source: str | None = None) -> Output:
         """Say that the input, or one source, has ended and return the matches that became final.
 
         Parameters
@@ -279,7 +279,7 @@ class OpenStream(ABC, Generic[Operator, Found]):
         """When, in microseconds of the clock, `wake` is due; None where nothing asks for it."""
         return None if self._operator is None else self._operator.timer
 
-    def wake(self) -> Found:
+    def wake(self) -> Output:
         """Let time pass by the clock and return what became final.
 
         Call it when the time of `timer` has come, before the next rows are pushed: `op.run` and
@@ -398,7 +398,7 @@ class OpenStream(ABC, Generic[Operator, Found]):
         return given
 
     @fitting()
-    def _step(self, stimulus: Stimulus) -> Found:
+    def _step(self, stimulus: Stimulus) -> Output:
         """Take a stimulus and return what became final."""
         self._aside = {}
         given = self.step(stimulus)
@@ -426,7 +426,7 @@ class OpenStream(ABC, Generic[Operator, Found]):
             )
         a_text(source, "the identifier of a source", error=DataError)
 
-    def _bound(self, action: str) -> Operator:
+    def _bound(self, action: str) -> StreamOperator:
         if self._operator is None:
             raise DataError(
                 f"cannot {action} before the first push",

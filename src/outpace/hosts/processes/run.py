@@ -56,7 +56,7 @@ from outpace.hosts.processes.recovered_operator import RecoveredOperator
 from outpace.hosts.processes.worker import WorkResult
 from outpace.hosts.run_watch import WatchedRun
 from outpace.ingest.clock import ClockSync
-from outpace.ingest.pace import Paced
+from outpace.ingest.pace import PacedSource
 from outpace.ingest.retained_log import RetainedLog
 from outpace.ingest.source import Heartbeat, Source, merge_of
 from outpace.pattern.argument import a_whole_number, an_instance, listed, shown
@@ -167,7 +167,7 @@ def run(
     if any(one.order_of_arrival is not None for one in queries):
         # The next event of a source that is out of order promises nothing.
         given = tuple(
-            replace(one, in_order=False) if isinstance(one, Paced) else one for one in given
+            replace(one, in_order=False) if isinstance(one, PacedSource) else one for one in given
         )
     if isinstance(query, Join):
         given = sides_of(given)

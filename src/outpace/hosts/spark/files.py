@@ -28,7 +28,7 @@ from outpace.files.parquet import FileList, ParquetFiles, Statistics, list_files
 from outpace.files.plan import FileDivision, Way, for_tasks, packer_of, plan_files
 from outpace.hosts.spark.frame import (
     BATCH_ROWS,
-    Change,
+    BatchFunction,
     RecordBatches,
     in_batches,
     match_frame,
@@ -227,5 +227,5 @@ def _match_bucket(plan: Plan[FileDivision], batches: RecordBatches) -> Iterator[
         yield from task.work().whole(unpack(blocks, task.rows)).to_batches(BATCH_ROWS)
 
 
-def _mapped(frame: DataFrame, change: Change, output: pa.Schema) -> DataFrame:
+def _mapped(frame: DataFrame, change: BatchFunction, output: pa.Schema) -> DataFrame:
     return frame.mapInArrow(change, from_arrow_schema(output))

@@ -44,7 +44,7 @@ from outpace.plan.plan import Plan
 from outpace.plan.row_plan import RowDivision, plan_query
 
 RecordBatches = Iterable[pa.RecordBatch]
-Change = Callable[[RecordBatches], Iterator[pa.RecordBatch]]
+BatchFunction = Callable[[RecordBatches], Iterator[pa.RecordBatch]]
 
 #: Matches go back to Spark in batches of this many rows.
 BATCH_ROWS: Final = 65_536
@@ -195,7 +195,9 @@ def match_packed(packed: DataFrame, plan: Plan[RowDivision]) -> DataFrame:
     return map_rows(by_key, partial(_merge, query, plan.bound.partition_by, output), PACKED, output)
 
 
-def map_rows(frame: DataFrame, change: Change, given: pa.Schema, output: pa.Schema) -> DataFrame:
+def map_rows(
+    frame: DataFrame, change: BatchFunction, given: pa.Schema, output: pa.Schema
+) -> DataFrame:
     """Let Python change the rows of a DataFrame, which has the columns that are given."""
     names = given.names
     if any("." in name or "`" in name for name in names):
@@ -211,7 +213,9 @@ def map_rows(frame: DataFrame, change: Change, given: pa.Schema, output: pa.Sche
     return with_schema(frame.mapInArrow(change, schema=output_type), output_type)
 
 
-def _renamed(change: Change, names: list[str], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+def _renamed(
+    change: BatchFunction, names: list[str], batches: RecordBatches
+) -> Iterator[pa.RecordBatch]:
     return change(batch.rename_columns(names) for batch in batches)
 
 

@@ -102,7 +102,7 @@ def log_schema(options: Mapping[str, str]) -> StructType:
     return StructType([block, *(StructField(name, LongType(), False) for name in _NUMBERS)])
 
 
-class _Tasks:
+class _LogRanges:
     """What a stream and a table have in common: ranges of offsets, and the rows of each."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -143,7 +143,7 @@ class _Tasks:
             yield pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
-class LogReader(_Tasks, DataSourceReader):
+class LogReader(_LogRanges, DataSourceReader):
     """A log as a table: the events that it has when the reading is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -153,7 +153,7 @@ class LogReader(_Tasks, DataSourceReader):
         return self._cut(log, first_offset(log, self._options), stop)
 
 
-class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogStreamReader(_LogRanges, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A log as a stream."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:

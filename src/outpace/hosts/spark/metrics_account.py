@@ -33,8 +33,8 @@ BEHIND: Final = " > "
 
 _SPLIT, _MATCH = "order + split", "match"
 
-Progress = Mapping[str, Any]
-_Key = tuple[str, tuple[tuple[str, str], ...]]
+BatchProgress = Mapping[str, Any]
+_MetricKey = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class _WatchedQuery:
     run: str = ""
     error: str | None = None
     ended: float | None = None
-    values: dict[_Key, float] = field(default_factory=dict)
+    values: dict[_MetricKey, float] = field(default_factory=dict)
     history: deque[Moment] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
     def add(self, metric: Metric, value: float, **labels: str) -> None:
@@ -110,7 +110,7 @@ class Account:
         with self._lock:
             self._running(id, run, name)
 
-    def progressed(self, progress: Progress) -> None:
+    def progressed(self, progress: BatchProgress) -> None:
         """Take in a progress, as Spark writes it in JSON."""
         with self._lock:
             query = self._running(progress["id"], progress["runId"], progress.get("name"))
@@ -186,7 +186,7 @@ def _samples(query: _WatchedQuery) -> Iterator[Sample]:
         yield Sample(name, about | dict(labels), value)
 
 
-def _take(query: _WatchedQuery, progress: Progress) -> None:
+def _take(query: _WatchedQuery, progress: BatchProgress) -> None:
     seconds = progress.get("batchDuration", 0) / 1000
     end = _seconds(progress["timestamp"]) + seconds
     # The time between the ends of two batches is what all of the work between them had.

@@ -137,7 +137,7 @@ class PostgresWriter:
         """
         if self.current:
             check_changes(frame)
-        target = _Target(self.table, self.stream or query_id(frame), self.current)
+        target = _TargetTable(self.table, self.stream or query_id(frame), self.current)
         fields = frame.schema.fields
         columns = {field.name: column_type(field.name, field.dataType) for field in fields}
         with _connected(self.dsn) as connection:
@@ -156,7 +156,7 @@ class PostgresWriter:
 
 
 @dataclass(frozen=True)
-class _Target:
+class _TargetTable:
     """A table, and the stream that is written into it."""
 
     table: tuple[str, ...]
@@ -179,7 +179,7 @@ class _Target:
         return (*self.table[:-1], BATCHES)
 
 
-def _prepare(connection: Connection, target: _Target, columns: Mapping[str, str]) -> None:
+def _prepare(connection: Connection, target: _TargetTable, columns: Mapping[str, str]) -> None:
     """Make the tables that are missing, and see whether the stream's columns are in its own."""
     from psycopg import sql
 
@@ -230,7 +230,7 @@ def _make_table(
     connection.execute(sql.SQL(made).format(sql.Identifier(*table), listed))
 
 
-def _make_staging(connection: Connection, target: _Target, columns: Mapping[str, str]) -> None:
+def _make_staging(connection: Connection, target: _TargetTable, columns: Mapping[str, str]) -> None:
     """Make the staging table again where the table or the stream has got other columns."""
     from psycopg import sql
 
@@ -257,7 +257,7 @@ def _columns(connection: Connection, table: tuple[str, ...]) -> dict[str, str]:
 
 
 def _is_finished(
-    connection: Connection, target: _Target, batch: int, *, lock: bool = False
+    connection: Connection, target: _TargetTable, batch: int, *, lock: bool = False
 ) -> bool:
     """Whether a batch was finished before; it is the last one then, or the next one.
 
@@ -285,7 +285,7 @@ def _is_finished(
 
 def _finish(
     connection: Connection,
-    target: _Target,
+    target: _TargetTable,
     columns: Sequence[str],
     batch: int,
     staged: Mapping[str, int],
@@ -317,7 +317,7 @@ def _finish(
 
 
 def _move(
-    connection: Connection, target: _Target, columns: Sequence[str], tokens: list[uuid.UUID]
+    connection: Connection, target: _TargetTable, columns: Sequence[str], tokens: list[uuid.UUID]
 ) -> int:
     """Move the staged rows of some tasks into the table; return how many there were."""
     from psycopg import sql
@@ -357,7 +357,7 @@ SELECT {match} FROM (
 
 
 def _merge(
-    connection: Connection, target: _Target, columns: Sequence[str], tokens: list[uuid.UUID]
+    connection: Connection, target: _TargetTable, columns: Sequence[str], tokens: list[uuid.UUID]
 ) -> int:
     """Let the table follow the staged changes of some tasks; return how many there were."""
     from psycopg import sql
@@ -399,7 +399,7 @@ def _wait_not_for_ever(connection: Connection) -> None:
 
 
 def _stage(
-    dsn: str, target: _Target, columns: Sequence[str], batches: Iterable[pa.RecordBatch]
+    dsn: str, target: _TargetTable, columns: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Put the rows of one task into the staging table, in one transaction."""
     from psycopg import sql

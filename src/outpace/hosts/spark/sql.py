@@ -29,14 +29,14 @@ from outpace.statement.join_step import JoinedTables
 from outpace.statement.split import Statement, Step, split, whole_table
 
 #: Finds the matches of a query in a table.
-Matcher = Callable[[Query], DataFrame]
+QueryMatch = Callable[[Query], DataFrame]
 
 
 def sql(
     session: SparkSession,
     text: str,
     dialect: str = OWN,
-    matchers: Mapping[str, Matcher] | None = None,
+    matchers: Mapping[str, QueryMatch] | None = None,
 ) -> DataFrame:
     """Run a statement on a Spark session, as `outpace.sql` says.
 
@@ -57,7 +57,7 @@ class _Spark:
 
     session: SparkSession
     statement: Statement
-    matchers: Mapping[str, Matcher] = field(default_factory=dict)
+    matchers: Mapping[str, QueryMatch] = field(default_factory=dict)
     matches: dict[str, DataFrame] = field(default_factory=dict)
 
     def ask(self, query: str) -> pa.Table:

@@ -29,7 +29,7 @@ from pyspark.sql.types import StructField, StructType
 from outpace.engine.codec.cell import CELLS, CellKind
 from outpace.engine.order.contract import REASON
 from outpace.errors import BindError, UnsupportedError
-from outpace.hosts.spark.frame import Change, crossing_rows, map_rows
+from outpace.hosts.spark.frame import BatchFunction, crossing_rows, map_rows
 from outpace.hosts.spark.listeners import warn_of_late_events
 from outpace.hosts.spark.log_source import LOG_KEY, SCHEMA_KEY, LogPlace
 from outpace.hosts.spark.metrics_account import BEHIND, OBSERVED
@@ -128,12 +128,12 @@ class StreamSearch:
         timeouts = self.query.bound is not None and self.query.windows is None
         return self._chain(timeouts=timeouts).outputs()
 
-    def _chain(self, *, timeouts: bool = False) -> _Chain:
+    def _chain(self, *, timeouts: bool = False) -> _QueryStages:
         return _chain(self.frame, self.query, self.sources, timeouts=timeouts, replays=self.replays)
 
 
 @dataclass(frozen=True)
-class _Chain:
+class _QueryStages:
     """The stages of a query, as Spark runs them: how, and what cells the last one gives."""
 
     plan: Plan[StageDivision]
@@ -175,7 +175,7 @@ class _Chain:
 
 
 #: The stages behind a DataFrame of matches: as the input of another query it tells the time.
-_chains: WeakKeyDictionary[DataFrame, _Chain] = WeakKeyDictionary()
+_chains: WeakKeyDictionary[DataFrame, _QueryStages] = WeakKeyDictionary()
 
 
 def plan_frame(
@@ -239,9 +239,9 @@ def _chain(
     *,
     timeouts: bool = False,
     replays: bool = False,
-) -> _Chain:
+) -> _QueryStages:
     plan, partitions = _planned(frame, asked, sources, timeouts=timeouts, replays=replays)
-    return _Chain(plan, _cells(frame, plan, partitions))
+    return _QueryStages(plan, _cells(frame, plan, partitions))
 
 
 def match_group(frame: DataFrame, group: QueryGroup) -> DataFrame:
@@ -283,7 +283,7 @@ def _cells(frame: DataFrame, plan: Plan[StageDivision], partitions: int) -> Data
     return _observed(cells, plan)
 
 
-def _input_schema(frame: DataFrame, before: _Chain | None) -> pa.Schema:
+def _input_schema(frame: DataFrame, before: _QueryStages | None) -> pa.Schema:
     if before is not None:
         return before.plan.output
     written = _block_metadata(frame).get(SCHEMA_KEY)
@@ -303,7 +303,7 @@ def _log_of(frame: DataFrame) -> LogPlace | None:
     return None if written is None else LogPlace(**json.loads(written))
 
 
-def _with_clock(frame: DataFrame, query: Query, before: _Chain | None) -> Query:
+def _with_clock(frame: DataFrame, query: Query, before: _QueryStages | None) -> Query:
     """Return the query with what tells it the time: its own events, or the query before it."""
     disorder = query.order_of_arrival
     if before is not None:
@@ -357,11 +357,13 @@ def _by_instance(cells: DataFrame, title: str) -> GroupedData:
     return with_schema(cells.withColumnRenamed(first.name, title), titled).groupBy(title)
 
 
-def _map_cells(frame: DataFrame, change: Change) -> DataFrame:
+def _map_cells(frame: DataFrame, change: BatchFunction) -> DataFrame:
     return with_schema(frame.mapInArrow(change, schema=_CELLS), _CELLS)
 
 
-def named(title: str, change: Callable[..., Iterator[pa.RecordBatch]], *given: object) -> Change:
+def named(
+    title: str, change: Callable[..., Iterator[pa.RecordBatch]], *given: object
+) -> BatchFunction:
     """Return what changes rows, with a title that Spark shows in its plans and on its page."""
     step = partial(change, *given)
     step.__name__ = title  # type: ignore[attr-defined]  # Spark asks for it

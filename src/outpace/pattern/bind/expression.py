@@ -78,7 +78,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class _Frame:
+class _LeafPlace:
     """Where the leaves of the expression at hand read: inside which navigation or aggregate.
 
     `owner` is its name and `target` the one variable that all its leaves name.
@@ -105,7 +105,7 @@ def bind_expression(node: ex.Expression, scope: Scope) -> BoundExpression:
     """
     binder = _Binder(scope, None if node.span is None else node.span.text)
     try:
-        return binder.bind(node, _Frame(final=scope.final))
+        return binder.bind(node, _LeafPlace(final=scope.final))
     except RecursionError:
         problem = BindError("the expression is nested too deeply", where=scope.where)
         raise problem from None
@@ -183,7 +183,7 @@ class _Binder:
         self.scope = scope
         self.text = text
 
-    def bind(self, node: ex.Expression, frame: _Frame) -> BoundExpression:
+    def bind(self, node: ex.Expression, frame: _LeafPlace) -> BoundExpression:
         match node:
             case ex.Literal(value=value):
                 return self._literal(node, value)
@@ -218,7 +218,7 @@ class _Binder:
             case _:
                 return self._syntax(node, frame)
 
-    def _syntax(self, node: ex.Expression, frame: _Frame) -> BoundExpression:
+    def _syntax(self, node: ex.Expression, frame: _LeafPlace) -> BoundExpression:
         match node:
             case ex.IsNull(operand=operand, negated=negated):
                 return self._negated(self._apply("is null", node, (operand,), frame), negated)
@@ -271,7 +271,7 @@ class _Binder:
 
     # Leaves
 
-    def _name(self, node: ex.Name, frame: _Frame) -> BoundExpression:
+    def _name(self, node: ex.Name, frame: _LeafPlace) -> BoundExpression:
         variable: str | None = None
         path = node.parts
         if len(path) > 1 and path[0] in self.scope.variables:
@@ -317,7 +317,7 @@ class _Binder:
             raise self._refusal(f"unknown field '{part}'", node, hint=hint)
         return loose[0], kind.field(loose[0]).type
 
-    def _classifier(self, node: ex.Classifier, frame: _Frame) -> BoundExpression:
+    def _classifier(self, node: ex.Classifier, frame: _LeafPlace) -> BoundExpression:
         if node.variable is not None and node.variable not in self.scope.variables:
             raise self._unknown_variable(node.variable, node)
         place = self._place(node, node.variable, frame)
@@ -325,7 +325,7 @@ class _Binder:
             return Constant(pa.string(), self.scope.labels[self.scope.defines])
         return Label(pa.string(), place)
 
-    def _identity(self, node: ex.MatchId, frame: _Frame) -> BoundExpression:
+    def _identity(self, node: ex.MatchId, frame: _LeafPlace) -> BoundExpression:
         if self.scope.defines is not None or frame.aggregate:
             raise self._refusal(
                 "MATCH_ID() is known when the match is whole", node, hint="show it as a measure"
@@ -337,7 +337,7 @@ class _Binder:
         hint = hint or "the variables are " + ", ".join(self.scope.variables)
         return self._refusal(f"unknown variable '{name}'", node, hint=hint)
 
-    def _place(self, node: ex.Expression, variable: str | None, frame: _Frame) -> ReadPlace:
+    def _place(self, node: ex.Expression, variable: str | None, frame: _LeafPlace) -> ReadPlace:
         self._same_target(node, variable, frame)
         numbers = None if variable is None else self._numbers(variable, node)
         if frame.aggregate:
@@ -365,7 +365,7 @@ class _Binder:
             )
         return numbers
 
-    def _same_target(self, node: ex.Expression, variable: str | None, frame: _Frame) -> None:
+    def _same_target(self, node: ex.Expression, variable: str | None, frame: _LeafPlace) -> None:
         frame.targets.setdefault(variable, node)
         if frame.owner is None or len(frame.targets) == 1:
             return
@@ -380,7 +380,7 @@ class _Binder:
 
     # Navigation
 
-    def _navigation(self, node: ex.Expression, frame: _Frame) -> BoundExpression:
+    def _navigation(self, node: ex.Expression, frame: _LeafPlace) -> BoundExpression:
         inner, final = self._semantics(node)
         if isinstance(inner, ex.Call):
             return self._aggregate(inner, frame, final)
@@ -415,7 +415,7 @@ class _Binder:
             )
         return inner, node.kind == "final" or self.scope.final
 
-    def _nested(self, node: ex.Navigate, frame: _Frame) -> BindError:
+    def _nested(self, node: ex.Navigate, frame: _LeafPlace) -> BindError:
         outer, inner = str(frame.owner).upper(), node.kind.upper()
         if outer in ("PREV", "NEXT") and node.kind in ("first", "last"):
             return self._refusal(
@@ -439,13 +439,15 @@ class _Binder:
             inner, final = self._semantics(operand)
         if isinstance(inner, ex.Navigate) and inner.kind in ("first", "last"):
             return self._logical(inner, shift, final)
-        return self._framed(node, operand, _Frame("last", 0, shift, self.scope.final, node.kind))
+        return self._framed(
+            node, operand, _LeafPlace("last", 0, shift, self.scope.final, node.kind)
+        )
 
     def _logical(self, node: ex.Navigate, shift: int, final: bool) -> BoundExpression:
         steps = 0 if node.offset is None else node.offset
         self._check_offset(node, steps)
         origin: OneOf["first", "last"] = "first" if node.kind == "first" else "last"
-        return self._framed(node, node.operand, _Frame(origin, steps, shift, final, node.kind))
+        return self._framed(node, node.operand, _LeafPlace(origin, steps, shift, final, node.kind))
 
     def _check_offset(self, node: ex.Navigate, offset: int) -> None:
         if offset < 0:
@@ -455,7 +457,9 @@ class _Binder:
         if offset > _MOST_ROWS:
             raise self._refusal(f"an offset is at most {_MOST_ROWS} rows", node)
 
-    def _framed(self, node: ex.Navigate, operand: ex.Expression, frame: _Frame) -> BoundExpression:
+    def _framed(
+        self, node: ex.Navigate, operand: ex.Expression, frame: _LeafPlace
+    ) -> BoundExpression:
         bound = self.bind(operand, frame)
         if not frame.targets:
             raise self._refusal(
@@ -474,7 +478,7 @@ class _Binder:
 
     # Functions
 
-    def _call(self, node: ex.Call, frame: _Frame) -> BoundExpression:
+    def _call(self, node: ex.Call, frame: _LeafPlace) -> BoundExpression:
         function = find_function(node.name)
         if function is None:
             if find_aggregate(node.name) is not None:
@@ -496,7 +500,7 @@ class _Binder:
                 unsupported=True,
             )
 
-    def _rewritten(self, node: ex.Call, frame: _Frame) -> BoundExpression:
+    def _rewritten(self, node: ex.Call, frame: _LeafPlace) -> BoundExpression:
         """Bind functions that are short for other syntax, or refuse the name."""
         given = node.arguments
         if node.name in ("if", "iff") and len(given) in (2, 3):
@@ -514,7 +518,7 @@ class _Binder:
         raise self._refusal(f"unknown function '{node.name}'", node, hint=hint)
 
     def _apply(
-        self, name: str, node: ex.Expression, arguments: Sequence[ex.Expression], frame: _Frame
+        self, name: str, node: ex.Expression, arguments: Sequence[ex.Expression], frame: _LeafPlace
     ) -> BoundExpression:
         function = find_function(name)
         assert function is not None, name
@@ -600,7 +604,7 @@ class _Binder:
             return replace(item, type=kind, path=(*item.path, found))
         return Apply(kind, "field", (item, Constant(pa.string(), found)))
 
-    def _logic(self, node: ex.Binary, frame: _Frame) -> BoundExpression:
+    def _logic(self, node: ex.Binary, frame: _LeafPlace) -> BoundExpression:
         """Bind a chain of one connective as one node, however long it is."""
         operands: list[ex.Expression] = []
         stack: list[ex.Expression] = [node]
@@ -615,7 +619,7 @@ class _Binder:
     def _negated(self, bound: BoundExpression, negated: bool) -> BoundExpression:
         return fold(Apply(pa.bool_(), "not", (bound,))) if negated else bound
 
-    def _between(self, node: ex.Between, frame: _Frame) -> BoundExpression:
+    def _between(self, node: ex.Between, frame: _LeafPlace) -> BoundExpression:
         ends = [(node.low, node.high)]
         if node.symmetric:
             ends.append((node.high, node.low))
@@ -626,7 +630,7 @@ class _Binder:
             ranges.append(fold(Apply(pa.bool_(), "and", (above, below))))
         return ranges[0] if len(ranges) == 1 else fold(Apply(pa.bool_(), "or", tuple(ranges)))
 
-    def _case(self, node: ex.Case, frame: _Frame) -> BoundExpression:
+    def _case(self, node: ex.Case, frame: _LeafPlace) -> BoundExpression:
         arguments: list[ex.Expression] = []
         for condition, outcome in node.branches:
             if node.operand is None:
@@ -640,13 +644,13 @@ class _Binder:
 
     # Aggregates
 
-    def _aggregate(self, node: ex.Call, frame: _Frame, final: bool) -> BoundExpression:
+    def _aggregate(self, node: ex.Call, frame: _LeafPlace, final: bool) -> BoundExpression:
         aggregate = find_aggregate(node.name)
         assert aggregate is not None
         if frame.aggregate or frame.owner is not None:
             outer = str(frame.owner).upper()
             raise self._refusal(f"an aggregate cannot stand inside {outer}", node)
-        inner = _Frame("row", final=final, owner=aggregate.name, aggregate=True)
+        inner = _LeafPlace("row", final=final, owner=aggregate.name, aggregate=True)
         arguments = node.arguments
         if aggregate.name == "count" and len(arguments) == 1 and isinstance(arguments[0], ex.Star):
             self._star(arguments[0], inner)
@@ -665,7 +669,7 @@ class _Binder:
             self._origin(node),
         )
 
-    def _star(self, node: ex.Star, frame: _Frame) -> None:
+    def _star(self, node: ex.Star, frame: _LeafPlace) -> None:
         if node.variable is not None and node.variable not in self.scope.variables:
             raise self._unknown_variable(node.variable, node)
         self._place(node, node.variable, frame)

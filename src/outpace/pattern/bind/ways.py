@@ -22,7 +22,7 @@ WAYS_MAX: Final = 64
 _GAPS_MAX: Final = 60
 
 
-class _Item(NamedTuple):
+class _WayPart(NamedTuple):
     """A part of a way: a repetition of a variable, or a negation; and the link that leads to it.
 
     The link is None where that stands outside of the part of the pattern that is looked at.
@@ -65,17 +65,17 @@ def ways_of(tree: ast.Pattern, names: Sequence[str]) -> tuple[tuple[UncertainSte
     return tuple(made)
 
 
-def _unfolded(tree: ast.Pattern) -> list[tuple[_Item, ...]]:
+def _unfolded(tree: ast.Pattern) -> list[tuple[_WayPart, ...]]:
     """Return the ways through a part of a pattern."""
     match tree:
         case ast.Empty():
             return [()]
         case ast.Not():
-            return [(_Item(tree),)]
+            return [(_WayPart(tree),)]
         case ast.Alternate(options=options):
             return _few([way for option in options for way in _unfolded(option)])
         case ast.Concat(items=items, links=links):
-            ways: list[tuple[_Item, ...]] = [()]
+            ways: list[tuple[_WayPart, ...]] = [()]
             for item, link in zip(items, (None, *links), strict=True):
                 led = [
                     (part[0]._replace(link=part[0].link or link), *part[1:]) if part else ()
@@ -92,10 +92,10 @@ def _unfolded(tree: ast.Pattern) -> list[tuple[_Item, ...]]:
     _check_plain(step)
     if not isinstance(step.item, ast.Var):
         raise _more_than_ways()
-    return [(_Item(step),)]
+    return [(_WayPart(step),)]
 
 
-def _few(ways: list[tuple[_Item, ...]]) -> list[tuple[_Item, ...]]:
+def _few(ways: list[tuple[_WayPart, ...]]) -> list[tuple[_WayPart, ...]]:
     if len(ways) > WAYS_MAX:
         raise unsupported(f"the pattern has more than {WAYS_MAX} ways", "take a shorter one")
     return ways
@@ -106,7 +106,7 @@ def _check_plain(step: ast.Repeat) -> None:
         raise _more_than_ways()
 
 
-def _taking(way: tuple[_Item, ...]) -> tuple[_Item, ...]:
+def _taking(way: tuple[_WayPart, ...]) -> tuple[_WayPart, ...]:
     """Return a way from its first event on: a negation before it says nothing."""
     taking = (place for place, part in enumerate(way) if isinstance(part.item, ast.Repeat))
     way = way[next(taking, len(way)) :]
@@ -115,7 +115,7 @@ def _taking(way: tuple[_Item, ...]) -> tuple[_Item, ...]:
     return way
 
 
-def _negated(way: tuple[_Item, ...]) -> dict[str, list[str]]:
+def _negated(way: tuple[_WayPart, ...]) -> dict[str, list[str]]:
     """Return the negations behind each variable of a way."""
     negated: dict[str, list[str]] = {}
     last = ""
@@ -129,7 +129,7 @@ def _negated(way: tuple[_Item, ...]) -> dict[str, list[str]]:
 
 
 def _check_negations(
-    tree: ast.Pattern, ways: list[tuple[_Item, ...]], absent: Mapping[str, Mapping[str, None]]
+    tree: ast.Pattern, ways: list[tuple[_WayPart, ...]], absent: Mapping[str, Mapping[str, None]]
 ) -> None:
     """Refuse negations that hold behind some events of a repeated step, and not behind all."""
     behind: dict[str, set[str]] = {}
@@ -157,7 +157,7 @@ def _check_negations(
 
 
 def _steps(
-    way: tuple[_Item, ...], absent: Mapping[str, Mapping[str, None]], numbers: Mapping[str, int]
+    way: tuple[_WayPart, ...], absent: Mapping[str, Mapping[str, None]], numbers: Mapping[str, int]
 ) -> tuple[UncertainStep, ...]:
     taken = [(item, link) for item, link in way if isinstance(item, ast.Repeat)]
     repeated = sum(item.most != 1 for item, _ in taken)

@@ -25,9 +25,9 @@ from outpace.pattern.windows import (
     CountWindows,
     LandmarkWindows,
     SessionWindows,
-    Span,
     TimeWindows,
     WindowPredicate,
+    WindowSpan,
 )
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -224,7 +224,7 @@ def _drift(query: Query, kind: WindowKind, schema: pa.Schema) -> Drift | None:
     return Drift(kind, units // 2, units - units // 2)
 
 
-def _units(span: Span, query: Query, schema: pa.Schema, where: str) -> int:
+def _units(span: WindowSpan, query: Query, schema: pa.Schema, where: str) -> int:
     """Return a span in units of the time column."""
     if not query.order:
         raise BindError(

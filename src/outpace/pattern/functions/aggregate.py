@@ -28,11 +28,10 @@ from outpace.pattern.functions.function import (
     require,
     returns,
 )
-from outpace.pattern.functions.statistics import STATISTICS
+from outpace.pattern.functions.statistics import STATISTICS, ArgumentRows
 from outpace.pattern.types import type_name
 
-Rows = Sequence[tuple[Any, ...]]
-Fold = Callable[[Rows], Any]
+Fold = Callable[[ArgumentRows], Any]
 
 
 def hashable(value: Any) -> Any:
@@ -52,7 +51,7 @@ def hashable(value: Any) -> Any:
     return value
 
 
-def distinct_rows(rows: Rows) -> list[tuple[Any, ...]]:
+def distinct_rows(rows: ArgumentRows) -> list[tuple[Any, ...]]:
     """Return the rows without repetitions, in the order of their first occurrence.
 
     Examples
@@ -97,7 +96,7 @@ def _average(arguments: Sequence[BoundExpression]) -> Signature:
 def _sum_fold(signature: Signature) -> Fold:
     result = signature.result
 
-    def fold(rows: Rows) -> Any:
+    def fold(rows: ArgumentRows) -> Any:
         if not rows:
             return None
         given = [row[0] for row in rows]
@@ -123,7 +122,7 @@ def _float_sum(given: Sequence[float]) -> float:
 def _average_fold(signature: Signature) -> Fold:
     source, result = signature.arguments[0], signature.result
 
-    def fold(rows: Rows) -> Any:
+    def fold(rows: ArgumentRows) -> Any:
         if not rows:
             return None
         given = [row[0] for row in rows]
@@ -164,7 +163,7 @@ def _extreme_fold(greatest: bool) -> Callable[[Signature], Fold]:
         if len(signature.arguments) == 1:
             return lambda rows: pick((r[0] for r in rows), key=order_key, default=None)
 
-        def several(rows: Rows) -> Any:
+        def several(rows: ArgumentRows) -> Any:
             ranked = sorted((row[0] for row in rows), key=order_key, reverse=greatest)
             return ranked[: rows[0][1]] if rows else None
 
@@ -186,7 +185,7 @@ def _extreme_by_fold(greatest: bool) -> Callable[[Signature], Fold]:
     pick = max if greatest else min
 
     def implement(signature: Signature) -> Fold:
-        def fold(rows: Rows) -> Any:
+        def fold(rows: ArgumentRows) -> Any:
             known = [row for row in rows if row[1] is not None]
             if not known:
                 return None
@@ -200,15 +199,15 @@ def _extreme_by_fold(greatest: bool) -> Callable[[Signature], Fold]:
     return implement
 
 
-def _first(rows: Rows) -> Any:
+def _first(rows: ArgumentRows) -> Any:
     return rows[0][0] if rows else None
 
 
-def _gathered(rows: Rows) -> Any:
+def _gathered(rows: ArgumentRows) -> Any:
     return [row[0] for row in rows] if rows else None
 
 
-def _gathered_once(rows: Rows) -> Any:
+def _gathered_once(rows: ArgumentRows) -> Any:
     return [row[0] for row in distinct_rows(rows)] if rows else None
 
 
@@ -220,15 +219,15 @@ def _same(arguments: Sequence[BoundExpression]) -> Signature:
     return Signature((arguments[0].type,), arguments[0].type)
 
 
-def _all_true(rows: Rows) -> Any:
+def _all_true(rows: ArgumentRows) -> Any:
     return all(row[0] for row in rows) if rows else None
 
 
-def _any_true(rows: Rows) -> Any:
+def _any_true(rows: ArgumentRows) -> Any:
     return any(row[0] for row in rows) if rows else None
 
 
-def _string_join(rows: Rows) -> Any:
+def _string_join(rows: ArgumentRows) -> Any:
     if not rows:
         return None
     separator = rows[0][1] if len(rows[0]) > 1 else ""
@@ -258,21 +257,21 @@ def _multimapping(arguments: Sequence[BoundExpression]) -> Signature:
     return Signature(kinds, pa.map_(kinds[0], pa.list_(kinds[1])))
 
 
-def _map(rows: Rows) -> Any:
+def _map(rows: ArgumentRows) -> Any:
     gathered: dict[Any, Any] = {}
     for key, value in rows:
         gathered.setdefault(_as_key(key), value)
     return gathered or None
 
 
-def _multimap(rows: Rows) -> Any:
+def _multimap(rows: ArgumentRows) -> Any:
     gathered: dict[Any, list[Any]] = {}
     for key, value in rows:
         gathered.setdefault(_as_key(key), []).append(value)
     return gathered or None
 
 
-def _map_union(rows: Rows) -> Any:
+def _map_union(rows: ArgumentRows) -> Any:
     if not rows:
         return None
     gathered: dict[Any, Any] = {}
@@ -292,7 +291,7 @@ def _counted(arguments: Sequence[BoundExpression]) -> Signature:
     return Signature((kind,), pa.map_(kind, pa.int64()))
 
 
-def _histogram(rows: Rows) -> Any:
+def _histogram(rows: ArgumentRows) -> Any:
     counts: dict[Any, int] = {}
     for (value,) in rows:
         key = _as_key(value)
@@ -306,7 +305,7 @@ def _frequent_rule(arguments: Sequence[BoundExpression]) -> Signature:
     return Signature((many[0], kind, many[1]), pa.map_(kind, pa.int64()))
 
 
-def _most_frequent(rows: Rows) -> Any:
+def _most_frequent(rows: ArgumentRows) -> Any:
     """Count exactly, whatever the capacity; of equally frequent values the first seen leads."""
     counts = _histogram([row[1:2] for row in rows if row[1] is not None])
     if counts is None:
@@ -323,11 +322,11 @@ def _count_rule(arguments: Sequence[BoundExpression]) -> Signature:
     return Signature(tuple(argument.type for argument in arguments), pa.int64())
 
 
-def _product(rows: Rows) -> Any:
+def _product(rows: ArgumentRows) -> Any:
     return math.prod(row[0] for row in rows) if rows else None
 
 
-def _percentile(rows: Rows) -> Any:
+def _percentile(rows: ArgumentRows) -> Any:
     if not rows:
         return None
     share = rows[0][1]

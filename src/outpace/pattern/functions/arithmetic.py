@@ -22,17 +22,17 @@ from outpace.errors import DataError
 from outpace.pattern import types, values
 from outpace.pattern.bound import Apply, BoundExpression, Constant
 from outpace.pattern.functions.function import (
+    ArrowKernel,
+    ArrowOperand,
     Code,
     Compile,
     CompiledType,
     Function,
-    Kernel,
     MismatchError,
-    Operand,
-    Scalar,
     Signature,
     Term,
     Uncompilable,
+    ValueFunction,
     both_known,
     infix,
     of_floats,
@@ -138,11 +138,11 @@ def _moved_type(kind: pa.DataType, interval: BoundExpression) -> pa.DataType:
     return pa.date32() if whole_days else types.TIMESTAMP
 
 
-def _moving(symbol: str) -> Callable[[Signature], Scalar]:
+def _moving(symbol: str) -> Callable[[Signature], ValueFunction]:
     """Implement `+`, `-` and `*` for numbers, dates, timestamps and intervals."""
     plain = {"+": operator.add, "-": operator.sub, "*": operator.mul}[symbol]
 
-    def implement(signature: Signature) -> Scalar:
+    def implement(signature: Signature) -> ValueFunction:
         first, second = signature.arguments
         if pa.types.is_date(first) and types.is_integer(second):
             return lambda a, b: _guarded(plain, a, datetime.timedelta(days=b))
@@ -153,7 +153,7 @@ def _moving(symbol: str) -> Callable[[Signature], Scalar]:
     return implement
 
 
-def _guarded(function: Scalar, *arguments: Any) -> Any:
+def _guarded(function: ValueFunction, *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except (OverflowError, ValueError) as problem:
@@ -162,7 +162,7 @@ def _guarded(function: Scalar, *arguments: Any) -> Any:
 
 
 #: What rounds decimals to the digits of Python's context, and what does not.
-_EXACT: dict[Scalar, Scalar] = {
+_EXACT: dict[ValueFunction, ValueFunction] = {
     operator.add: values.CONTEXT.add,
     operator.sub: values.CONTEXT.subtract,
     operator.mul: values.CONTEXT.multiply,
@@ -170,7 +170,7 @@ _EXACT: dict[Scalar, Scalar] = {
 }
 
 
-def _rounded(function: Scalar, result: pa.DataType) -> Scalar:
+def _rounded(function: ValueFunction, result: pa.DataType) -> ValueFunction:
     """Give a function's result the precision of its type."""
     if types.is_integer(result):
         return lambda *given: values.check_integer(function(*given), result)
@@ -197,10 +197,10 @@ def _truncated(left: int, right: int) -> int:
     return quotient if (left < 0) == (right < 0) else -quotient
 
 
-def _divide(signature: Signature) -> Scalar:
+def _divide(signature: Signature) -> ValueFunction:
     result = signature.result
     if types.is_integer(result):
-        quotient: Scalar = _truncated
+        quotient: ValueFunction = _truncated
     elif types.is_decimal(result):
         quotient = values.CONTEXT.divide
     else:
@@ -209,7 +209,7 @@ def _divide(signature: Signature) -> Scalar:
     return lambda left, right: None if right == 0 else exact(left, right)
 
 
-def _remainder(signature: Signature) -> Scalar:
+def _remainder(signature: Signature) -> ValueFunction:
     result = signature.result
     if types.is_integer(result):
         return lambda left, right: (
@@ -239,10 +239,10 @@ def _negation(arguments: Sequence[BoundExpression]) -> Signature:
     return Signature((kind,), kind)
 
 
-def _moved_columns(checked: Any, plain: Any) -> Kernel:
+def _moved_columns(checked: Any, plain: Any) -> ArrowKernel:
     """Integers, timestamps and intervals are checked for overflow; floats follow IEEE 754."""
 
-    def kernel(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+    def kernel(node: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
         if types.is_floating(node.type):
             return plain(*operands)
         if any(pa.types.is_date(argument.type) for argument in node.arguments):
@@ -257,28 +257,28 @@ def _moved_columns(checked: Any, plain: Any) -> Kernel:
     return kernel
 
 
-def _without_zero(divisor: Operand) -> Operand:
+def _without_zero(divisor: ArrowOperand) -> ArrowOperand:
     """Turn zeros into NULL, because dividing by zero gives NULL."""
     if isinstance(divisor, pa.Scalar):
         return pa.scalar(None, divisor.type) if divisor.as_py() == 0 else divisor
     return pc.if_else(pc.equal(divisor, pa.scalar(0, divisor.type)), None, divisor)
 
 
-def _divided_columns(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _divided_columns(node: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     if not (types.is_integer(node.type) or types.is_floating(node.type)):
         raise unsuitable("decimals and intervals are rounded")
     divide = pc.divide if types.is_floating(node.type) else pc.divide_checked
     return divide(operands[0], _without_zero(operands[1]))
 
 
-def _remainder_columns(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _remainder_columns(node: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     if not types.is_integer(node.type):
         raise unsuitable("only integers")
     left, right = operands[0], _without_zero(operands[1])
     return pc.subtract_checked(left, pc.multiply_checked(pc.divide_checked(left, right), right))
 
 
-def _negated_column(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _negated_column(node: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     if types.is_floating(node.type):
         return pc.negate(operands[0])
     return pc.negate_checked(operands[0])

@@ -17,15 +17,15 @@ from outpace.pattern import types
 from outpace.pattern.bound import Apply, BoundExpression
 from outpace.pattern.functions.function import (
     ZERO,
+    ArrowOperand,
     Code,
     CompiledType,
     Function,
     MismatchError,
-    Operand,
-    Scalar,
     Signature,
     Term,
     Uncompilable,
+    ValueFunction,
     called,
     converted,
     direct,
@@ -37,7 +37,7 @@ from outpace.pattern.functions.function import (
     unsuitable,
 )
 
-_Part = Callable[[Any], Any]
+_RowFunction = Callable[[Any], Any]
 
 
 def _case_rule(arguments: Sequence[BoundExpression]) -> Signature:
@@ -55,7 +55,7 @@ def _case_rule(arguments: Sequence[BoundExpression]) -> Signature:
     return Signature(tuple(wanted), kind)
 
 
-def _case(*parts: _Part) -> _Part:
+def _case(*parts: _RowFunction) -> _RowFunction:
     branches = list(zip(parts[0::2], parts[1::2], strict=False))
     otherwise = parts[-1] if len(parts) % 2 else None
 
@@ -68,7 +68,7 @@ def _case(*parts: _Part) -> _Part:
     return evaluate
 
 
-def _coalesce(*parts: _Part) -> _Part:
+def _coalesce(*parts: _RowFunction) -> _RowFunction:
     def evaluate(context: Any) -> Any:
         for part in parts:
             value = part(context)
@@ -79,7 +79,7 @@ def _coalesce(*parts: _Part) -> _Part:
     return evaluate
 
 
-def _try(part: _Part) -> _Part:
+def _try(part: _RowFunction) -> _RowFunction:
     def evaluate(context: Any) -> Any:
         try:
             return part(context)
@@ -89,7 +89,7 @@ def _try(part: _Part) -> _Part:
     return evaluate
 
 
-def _case_columns(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _case_columns(node: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     length = next(len(operand) for operand in operands if isinstance(operand, pa.Array))
     conditions = [_repeated(condition, length) for condition in operands[0 : len(operands) - 1 : 2]]
     outcomes = list(operands[1::2])
@@ -99,7 +99,7 @@ def _case_columns(node: Apply, operands: Sequence[Operand]) -> pa.Array:
     return pc.case_when(chosen, *(_repeated(o, length) for o in (*outcomes, otherwise)))
 
 
-def _repeated(operand: Operand, length: int) -> pa.Array:
+def _repeated(operand: ArrowOperand, length: int) -> pa.Array:
     return pa.repeat(operand, length) if isinstance(operand, pa.Scalar) else operand
 
 
@@ -149,7 +149,7 @@ def _case_spelt(_: Apply, parts: Sequence[str]) -> str:
     return "CASE " + " ".join([*branches, *otherwise]) + " END"
 
 
-def _try_cast(signature: Signature) -> Scalar:
+def _try_cast(signature: Signature) -> ValueFunction:
     function = converted(signature)
 
     def attempt(value: Any) -> Any:
@@ -165,7 +165,7 @@ def _unreachable(arguments: Sequence[BoundExpression]) -> Signature:
     raise MismatchError("this operator is bound by its own node")
 
 
-def _cast_column(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _cast_column(node: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     source, target = operands[0].type, node.type
     if types.is_integer(source) or pa.types.is_boolean(source):
         if types.is_floating(target):

@@ -16,8 +16,8 @@ from outpace.pattern.functions.function import (
     Function,
     MismatchError,
     Resolve,
-    Scalar,
     Signature,
+    ValueFunction,
     fixed,
     require,
     returns,
@@ -91,7 +91,7 @@ def _plain_list(given: Sequence[BoundExpression]) -> Signature:
     return Signature((kind,), kind)
 
 
-def _extreme(pick: Any) -> Scalar:
+def _extreme(pick: Any) -> ValueFunction:
     def compute(collection: list[Any]) -> Any:
         if not collection or None in collection:
             return None
@@ -118,7 +118,7 @@ def _join_rule(given: Sequence[BoundExpression]) -> Signature:
     return Signature((kind, *rest), pa.string())
 
 
-def _join(signature: Signature) -> Scalar:
+def _join(signature: Signature) -> ValueFunction:
     written = values.converter(signature.arguments[0].value_type, pa.string())
     assert written is not None
 
@@ -194,7 +194,7 @@ def _sum_rule(given: Sequence[BoundExpression]) -> Signature:
     return Signature((kind,), pa.int64() if types.is_integer(kind.value_type) else pa.float64())
 
 
-def _array_sum(signature: Signature) -> Scalar:
+def _array_sum(signature: Signature) -> ValueFunction:
     def compute(collection: list[Any]) -> Any:
         total = sum(item for item in collection if item is not None)
         if types.is_integer(signature.result):

@@ -17,17 +17,17 @@ import pyarrow.compute as pc
 from outpace.pattern import types
 from outpace.pattern.bound import Apply, BoundExpression, Constant
 from outpace.pattern.functions.function import (
+    ArrowKernel,
+    ArrowOperand,
     Code,
     Compile,
     CompiledType,
     Function,
-    Kernel,
     MismatchError,
-    Operand,
-    Scalar,
     Signature,
     Term,
     Uncompilable,
+    ValueFunction,
     both_known,
     direct,
     fixed,
@@ -100,7 +100,7 @@ def _distinct(left: Any, right: Any) -> bool:
     return bool(left != right)
 
 
-def _alike(left: Operand, right: Operand) -> pa.Array:
+def _alike(left: ArrowOperand, right: ArrowOperand) -> pa.Array:
     """Return whether two values are equal or both NULL."""
     equal = pc.coalesce(pc.equal(left, right), pa.scalar(False))
     return pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
@@ -118,7 +118,7 @@ def _is_in(item: Any, *options: Any) -> bool | None:
     return None if unknown else False
 
 
-def _is_in_columns(_: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _is_in_columns(_: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     item, options = operands[0], operands[1:]
     if types.is_floating(item.type) or not all(isinstance(o, pa.Scalar) for o in options):
         return reduce(pc.or_kleene, (pc.equal(item, option) for option in options))
@@ -135,7 +135,7 @@ def _in_constants(node: Apply, parts: Sequence[str]) -> str | None:
     return f"({parts[0]} IN ({', '.join(parts[1:])}))"
 
 
-def _connective(decisive: bool) -> Scalar:
+def _connective(decisive: bool) -> ValueFunction:
     """AND and OR, which look at no more of their arguments than they need."""
 
     def build(*parts: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -154,7 +154,7 @@ def _connective(decisive: bool) -> Scalar:
     return build
 
 
-def _folded(function: Callable[[Operand, Operand], pa.Array]) -> Kernel:
+def _folded(function: Callable[[ArrowOperand, ArrowOperand], pa.Array]) -> ArrowKernel:
     return lambda _, operands: reduce(function, operands)
 
 
@@ -171,13 +171,13 @@ def _compiled_connective(word: str) -> Compile:
 
 
 #: What compares two values in Python, and two columns of numbers in NumPy.
-COMPARISONS: dict[str, Scalar] = {
+COMPARISONS: dict[str, ValueFunction] = {
     "=": operator.eq, "<>": operator.ne,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 
 
-def _compare(name: str, arrow: Scalar, sign: str, about: str, example: str) -> Function:
+def _compare(name: str, arrow: ValueFunction, sign: str, about: str, example: str) -> Function:
     rule = _comparison if name in ("=", "<>") else _ordered
     return Function(
         name, 2, 2, rule, fixed(COMPARISONS[name]), about, example,

@@ -41,9 +41,9 @@ class MismatchError(Exception):
 
 
 Resolve = Callable[[Sequence[BoundExpression]], Signature]
-Scalar = Callable[..., Any]
-Operand: TypeAlias = "pa.Array | pa.Scalar"
-Kernel = Callable[[Apply, Sequence[Operand]], pa.Array]
+ValueFunction = Callable[..., Any]
+ArrowOperand: TypeAlias = "pa.Array | pa.Scalar"
+ArrowKernel = Callable[[Apply, Sequence[ArrowOperand]], pa.Array]
 Compile = Callable[["Code", Apply, Sequence["Term"]], "Term"]
 Spell = Callable[[Apply, Sequence[str]], str | None]
 
@@ -86,12 +86,12 @@ class Function:
     least: int
     most: int | None
     resolve: Resolve
-    python: Callable[[Signature], Scalar]
+    python: Callable[[Signature], ValueFunction]
     about: str
     example: str
     aliases: tuple[str, ...] = ()
     _: KW_ONLY
-    arrow: Kernel | None = None
+    arrow: ArrowKernel | None = None
     numba: Compile | None = None
     catalyst: Spell | None = None
     strict: bool = True
@@ -122,19 +122,19 @@ def unsuitable(reason: str) -> pa.ArrowNotImplementedError:
     return pa.ArrowNotImplementedError(reason)
 
 
-def direct(function: Callable[..., pa.Array]) -> Kernel:
+def direct(function: Callable[..., pa.Array]) -> ArrowKernel:
     """Return the kernel of a function of Arrow that means the same for all types."""
     return lambda _, operands: function(*operands)
 
 
-def constants(operands: Sequence[Operand]) -> list[Any]:
+def constants(operands: Sequence[ArrowOperand]) -> list[Any]:
     """Return the values of operands that must be the same for all rows."""
     if not all(isinstance(operand, pa.Scalar) and operand.is_valid for operand in operands):
         raise unsuitable("only constants")
     return [operand.as_py() for operand in operands]
 
 
-def longest(column: Operand) -> int:
+def longest(column: ArrowOperand) -> int:
     """Return the number of characters of the longest text."""
     return pc.max(pc.utf8_length(column)).as_py() or 0
 
@@ -230,12 +230,12 @@ def both_known(left: Term, right: Term) -> str:
     return " and ".join(known) or "True"
 
 
-def fixed(function: Scalar) -> Callable[[Signature], Scalar]:
+def fixed(function: ValueFunction) -> Callable[[Signature], ValueFunction]:
     """Return the meaning of a function that works alike for all types."""
     return lambda _: function
 
 
-def converted(signature: Signature) -> Scalar:
+def converted(signature: Signature) -> ValueFunction:
     """The meaning of a cast that binding has let pass."""
     function = values.converter(signature.arguments[0], signature.result)
     assert function is not None

@@ -21,12 +21,12 @@ from outpace.pattern import types, values
 from outpace.pattern.bound import Apply, BoundExpression
 from outpace.pattern.functions.aggregate import order_key
 from outpace.pattern.functions.function import (
+    ArrowKernel,
+    ArrowOperand,
     Function,
-    Kernel,
     MismatchError,
-    Operand,
-    Scalar,
     Signature,
+    ValueFunction,
     called,
     fixed,
     of_floats,
@@ -56,21 +56,23 @@ def _whole(arguments: Sequence[BoundExpression]) -> Signature:
     return Signature((kind,), kind)
 
 
-def _absolute(signature: Signature) -> Scalar:
+def _absolute(signature: Signature) -> ValueFunction:
     if types.is_integer(signature.result):
         return lambda value: values.check_integer(abs(value), signature.result)
     # abs() of a decimal would round it to the digits of Python's context.
     return decimal.Decimal.copy_abs if types.is_decimal(signature.result) else abs
 
 
-def _absolute_column(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _absolute_column(node: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     if not (types.is_integer(node.type) or types.is_floating(node.type)):
         raise unsuitable("only integers and floats")
     return pc.abs_checked(*operands)
 
 
-def _to_whole(rounding: str, floating: Callable[[float], int]) -> Callable[[Signature], Scalar]:
-    def implement(signature: Signature) -> Scalar:
+def _to_whole(
+    rounding: str, floating: Callable[[float], int]
+) -> Callable[[Signature], ValueFunction]:
+    def implement(signature: Signature) -> ValueFunction:
         if types.is_integer(signature.result):
             return lambda value: value
         if types.is_decimal(signature.result):
@@ -93,7 +95,7 @@ def _round_rule(arguments: Sequence[BoundExpression]) -> Signature:
     return signature
 
 
-def _round(signature: Signature) -> Scalar:
+def _round(signature: Signature) -> ValueFunction:
     result = signature.result
 
     def compute(value: Any, digits: int = 0) -> Any:
@@ -126,7 +128,7 @@ def _sign(value: Any) -> Any:
     return type(value)((value > 0) - (value < 0))
 
 
-def _safely(function: Callable[..., float]) -> Scalar:
+def _safely(function: Callable[..., float]) -> ValueFunction:
     """Turn Python's refusals into what IEEE 754 gives."""
 
     def compute(*given: float) -> float:
@@ -140,7 +142,7 @@ def _safely(function: Callable[..., float]) -> Scalar:
     return compute
 
 
-def _logarithm(function: Callable[[float], float]) -> Scalar:
+def _logarithm(function: Callable[[float], float]) -> ValueFunction:
     return lambda value: -math.inf if value == 0 else _safely(function)(value)
 
 
@@ -178,20 +180,20 @@ def _bucket_rule(given: Sequence[BoundExpression]) -> Signature:
     return Signature((*bounds, require(given[3], "integer", 3)), pa.int64())
 
 
-def _root_column(_: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _root_column(_: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     with np.errstate(invalid="ignore"):
         return pc.sqrt(operands[0])
 
 
 def _double(
-    name: str, python: Scalar, about: str, example: str, *aliases: str,
-    count: int = 1, result: pa.DataType = _FLOAT, arrow: Kernel | None = None,
+    name: str, python: ValueFunction, about: str, example: str, *aliases: str,
+    count: int = 1, result: pa.DataType = _FLOAT, arrow: ArrowKernel | None = None,
 ) -> Function:  # fmt: skip
     rule = returns(result, "double")
     return Function(name, count, count, rule, fixed(python), about, example, aliases, arrow=arrow)
 
 
-def _bits(name: str, python: Scalar, about: str, example: str) -> Function:
+def _bits(name: str, python: ValueFunction, about: str, example: str) -> Function:
     return Function(name, 2, 2, returns(pa.int64(), "integer"), fixed(python), about, example)
 
 

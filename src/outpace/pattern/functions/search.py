@@ -17,9 +17,9 @@ from outpace.errors import DataError
 from outpace.pattern import values
 from outpace.pattern.bound import Apply, BoundExpression, Constant
 from outpace.pattern.functions.function import (
+    ArrowOperand,
     Function,
     MismatchError,
-    Operand,
     Resolve,
     Signature,
     constants,
@@ -131,7 +131,7 @@ def _like_rule(arguments: Sequence[BoundExpression]) -> Signature:
     return signature
 
 
-def _like_column(_: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _like_column(_: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     column, given = operands[0], constants(operands[1:])
     pieces = like_pieces(*given)
     filled = [number for number, piece in enumerate(pieces) if piece]
@@ -146,7 +146,7 @@ def _like_column(_: Apply, operands: Sequence[Operand]) -> pa.Array:
     return pc.ends_with(column, text) if last else pc.match_substring(column, text)
 
 
-def _like_several(column: Operand, pieces: tuple[Piece, ...]) -> pa.Array:
+def _like_several(column: ArrowOperand, pieces: tuple[Piece, ...]) -> pa.Array:
     if sum(map(len, pieces)) + len(pieces) > _MOST_IN_RE2:
         raise unsuitable("a long pattern")
     written = (
@@ -318,14 +318,14 @@ def replaced_length(length: int, count: int, replacement: str) -> int:
     return length + count * len(replacement) + length * replacement.count("$")
 
 
-def _found_column(_: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _found_column(_: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     (pattern,) = constants(operands[1:])
     named_groups(pattern)
     _check_columns(search_steps(longest(operands[0]), pattern), pattern)
     return pc.match_substring_regex(operands[0], pattern)
 
 
-def _extracted_column(_: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _extracted_column(_: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     pattern, group = (*constants(operands[1:]), 0)[:2]
     named, last = named_groups(pattern)
     if not 0 <= group <= last:
@@ -334,7 +334,7 @@ def _extracted_column(_: Apply, operands: Sequence[Operand]) -> pa.Array:
     return pc.struct_field(pc.extract_regex(operands[0], named), f"g{group}")
 
 
-def _replaced_column(_: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _replaced_column(_: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     column = operands[0]
     pattern, replacement = (*constants(operands[1:]), "")[:2]
     length = longest(column)

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from outpace.pattern.functions.function import Aggregator, returns
 
-Rows = Sequence[tuple[Any, ...]]
+#: The values of the arguments, row by row.
+ArgumentRows = Sequence[tuple[Any, ...]]
 
 
 def _moment(given: Sequence[float], power: int) -> float:
@@ -23,7 +24,7 @@ def _moment(given: Sequence[float], power: int) -> float:
 
 
 def _over_values(compute: Callable[[Sequence[float]], float | None], least: int) -> Any:
-    def fold(rows: Rows) -> float | None:
+    def fold(rows: ArgumentRows) -> float | None:
         given = [row[0] for row in rows]
         return _or_nan(compute, given) if len(given) >= least else None
 
@@ -33,7 +34,7 @@ def _over_values(compute: Callable[[Sequence[float]], float | None], least: int)
 def _over_pairs(
     compute: Callable[[Sequence[float], Sequence[float]], float | None], least: int
 ) -> Any:
-    def fold(rows: Rows) -> float | None:
+    def fold(rows: ArgumentRows) -> float | None:
         known = [row for row in rows if row[1] is not None]
         if len(known) < least:
             return None

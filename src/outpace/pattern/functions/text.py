@@ -16,9 +16,9 @@ from outpace.errors import DataError
 from outpace.pattern import types, values
 from outpace.pattern.bound import Apply, BoundExpression
 from outpace.pattern.functions.function import (
+    ArrowKernel,
+    ArrowOperand,
     Function,
-    Kernel,
-    Operand,
     Signature,
     called,
     constants,
@@ -150,7 +150,7 @@ def _joined(*given: Any) -> Any:
     return total
 
 
-def _joined_columns(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+def _joined_columns(node: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     if not types.is_string(node.type):
         raise unsuitable("only text")
     parts = [operand.cast(node.type) for operand in operands]
@@ -204,10 +204,10 @@ def _levenshtein(left: str, right: str) -> int:
     return before[-1]
 
 
-def with_constant(function: Callable[..., pa.Array]) -> Kernel:
+def with_constant(function: Callable[..., pa.Array]) -> ArrowKernel:
     """Return the kernel of a text function whose second argument Arrow takes as an option."""
 
-    def kernel(_: Apply, operands: Sequence[Operand]) -> pa.Array:
+    def kernel(_: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
         (sought,) = constants(operands[1:])
         if not types.is_string(operands[0].type):
             raise unsuitable("only text")

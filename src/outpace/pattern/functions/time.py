@@ -19,11 +19,11 @@ from outpace.errors import DataError, did_you_mean
 from outpace.pattern import types, values
 from outpace.pattern.bound import Apply, BoundExpression, Constant
 from outpace.pattern.functions.function import (
+    ArrowOperand,
     Function,
     MismatchError,
-    Operand,
-    Scalar,
     Signature,
+    ValueFunction,
     converted,
     fixed,
     require,
@@ -66,15 +66,15 @@ def check_years(column: pa.Array) -> None:
 
 def _part(
     name: str, read: Callable[[Any], int], about: str, example: str, *aliases: str,
-    clock: bool = False, arrow: Scalar | None = None,
+    clock: bool = False, arrow: ValueFunction | None = None,
 ) -> Function:  # fmt: skip
     """Return a function that reads a part of a date or timestamp; `clock`: of its time of day."""
 
-    def python(signature: Signature) -> Scalar:
+    def python(signature: Signature) -> ValueFunction:
         kind = signature.arguments[0]
         return lambda value: read(_local(value, kind))
 
-    def kernel(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+    def kernel(node: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
         assert arrow is not None
         if pa.types.is_timestamp(operands[0].type) and operands[0].type.tz:
             check_years(operands[0])
@@ -110,7 +110,7 @@ def _truncated_rule(given: Sequence[BoundExpression]) -> Signature:
     return Signature((pa.string(), kind := require(given[1], "instant", 1)), kind)
 
 
-def _date_trunc(signature: Signature) -> Scalar:
+def _date_trunc(signature: Signature) -> ValueFunction:
     kind = signature.result
     plain = pa.types.is_date(kind)
 
@@ -160,8 +160,8 @@ def _add_rule(given: Sequence[BoundExpression]) -> Signature:
     return Signature((pa.string(), require(given[1], "integer", 1), kind), kind)
 
 
-def _date_add(sign: int) -> Callable[[Signature], Scalar]:
-    def implement(signature: Signature) -> Scalar:
+def _date_add(sign: int) -> Callable[[Signature], ValueFunction]:
+    def implement(signature: Signature) -> ValueFunction:
         if len(signature.arguments) == 2:
             return lambda value, days: _moved("day", sign * days, value)
         kind = signature.result
@@ -203,7 +203,7 @@ def _difference_rule(given: Sequence[BoundExpression]) -> Signature:
     return Signature((pa.string(), common, common), pa.int64())
 
 
-def _date_diff(signature: Signature) -> Scalar:
+def _date_diff(signature: Signature) -> ValueFunction:
     if len(signature.arguments) == 2:
         return lambda later, earlier: (later - earlier).days
     kind = signature.arguments[1]
@@ -229,17 +229,17 @@ def _whole_months(first: Any, second: Any) -> int:
     return months if _moved("month", months, first) <= second else months - 1
 
 
-def _to_unix(signature: Signature) -> Scalar:
+def _to_unix(signature: Signature) -> ValueFunction:
     origin = EPOCH_UTC if signature.arguments[0].tz else EPOCH
     return lambda value: (value - origin).total_seconds()
 
 
-def _to_unix_whole(signature: Signature) -> Scalar:
+def _to_unix_whole(signature: Signature) -> ValueFunction:
     origin = EPOCH_UTC if signature.arguments[0].tz else EPOCH
     return lambda value: (value - origin) // datetime.timedelta(seconds=1)
 
 
-def _from_unix(origin: datetime.datetime, scale: float) -> Scalar:
+def _from_unix(origin: datetime.datetime, scale: float) -> ValueFunction:
     def compute(count: float) -> datetime.datetime:
         try:
             return origin + datetime.timedelta(seconds=count * scale)
@@ -256,7 +256,7 @@ def _stamp_rule(given: Sequence[BoundExpression]) -> Signature:
     return Signature((require(given[0], "double", 0),), pa.timestamp("us", "UTC"))
 
 
-def _to_stamp(signature: Signature) -> Scalar:
+def _to_stamp(signature: Signature) -> ValueFunction:
     if types.is_string(signature.arguments[0]):
         return lambda text: values.parse_temporal(text, types.TIMESTAMP)
     return _from_unix(EPOCH_UTC, 1)
@@ -282,7 +282,7 @@ def _zoned_rule(given: Sequence[BoundExpression]) -> Signature:
     return Signature((kind, pa.string()), pa.timestamp(kind.unit, name))
 
 
-def _at_zone(signature: Signature) -> Scalar:
+def _at_zone(signature: Signature) -> ValueFunction:
     where, function = zone(signature.result.tz), converted(signature)
 
     def compute(value: datetime.datetime, _: str) -> datetime.datetime:

@@ -9,11 +9,15 @@ scanned.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, NoReturn
 
 from outpace.errors import PatternSyntaxError, Span, UnsupportedError
+
+#: Turns a variable as written into its name: (text, whether it was quoted) to name.
+CaseFold = Callable[[str, bool], str]
 
 #: Dialects in which `"x"` is a string (names are quoted with backticks) and `\` escapes in strings.
 BACKSLASH_DIALECTS = frozenset(

@@ -8,7 +8,6 @@ bounded, and long chains of AND or OR become balanced trees, so that they do not
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
@@ -30,15 +29,12 @@ from outpace.pattern.expression import (
     Subscript,
     Unary,
 )
-from outpace.pattern.notation.lexer import SourceText, Token, TokenCursor, TokenKind
+from outpace.pattern.notation.lexer import CaseFold, SourceText, Token, TokenCursor, TokenKind
 from outpace.pattern.notation.literal import at_typed_literal, read_number, read_typed_literal
 from outpace.pattern.notation.parse_call import at_special, read_call, read_special
 from outpace.pattern.notation.parse_type import read_type
 from outpace.pattern.notation.print_name import RESERVED
 from outpace.pattern.size import MOST_LEVELS, MOST_NESTED, expression_is_too_deep
-
-#: Turns a variable as written into its name: (text, whether it was quoted) to name.
-Fold = Callable[[str, bool], str]
 
 #: Dialects in which `/` on two integers gives an integer.
 INTEGER_DIVISION = frozenset(
@@ -116,7 +112,7 @@ def parse_expression(
     return node
 
 
-def read_expression(cursor: TokenCursor, variable: Fold | None = None) -> Expression:
+def read_expression(cursor: TokenCursor, variable: CaseFold | None = None) -> Expression:
     """Read an expression from a cursor, as far as it goes.
 
     `variable` gives the name of a variable in CLASSIFIER(A), A.* and A.column; it must leave names
@@ -132,7 +128,7 @@ def read_expression(cursor: TokenCursor, variable: Fold | None = None) -> Expres
 class ExpressionReader:
     """Reads one expression; each method reads what its name says, from the cursor's place on."""
 
-    def __init__(self, cursor: TokenCursor, variable: Fold) -> None:
+    def __init__(self, cursor: TokenCursor, variable: CaseFold) -> None:
         self.cursor = cursor
         self.variable = variable
         self.level = 0
@@ -170,11 +166,11 @@ class ExpressionReader:
             if token.key == "NOT":
                 if pending.operators and pending.operators[-1].power > _NOT:
                     raise cursor.unexpected("an expression", hint="put NOT x into parentheses")
-                pending.operators.append(_Operator("not", _NOT, token))
+                pending.operators.append(_WaitingOperator("not", _NOT, token))
             elif token.key == "-":
                 if cursor.ahead().kind is TokenKind.NUMBER and self._plain_number(cursor.ahead(2)):
                     return
-                pending.operators.append(_Operator("negate", _SIGN, token))
+                pending.operators.append(_WaitingOperator("negate", _SIGN, token))
             elif token.key != "+":
                 return
             cursor.advance()
@@ -190,7 +186,7 @@ class ExpressionReader:
         number = read_number(cursor.source, cursor.advance(), negative=True)
         return replace(number, span=cursor.span_from(mark.start))
 
-    def _operator_ahead(self) -> _Operator | None:
+    def _operator_ahead(self) -> _WaitingOperator | None:
         token = self.cursor.token
         found = _OPERATORS.get(token.key)
         if found is None:
@@ -199,7 +195,7 @@ class ExpressionReader:
         name, power = found
         if token.key == "/" and self.cursor.source.dialect in INTEGER_DIVISION:
             name = "div"
-        return _Operator(name, power, token)
+        return _WaitingOperator(name, power, token)
 
     def _refuse_foreign(self) -> None:
         token = self.cursor.token
@@ -376,7 +372,7 @@ class ExpressionReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Operator:
+class _WaitingOperator:
     """An operator that waits for its right side; "not" and "negate" have no left one."""
 
     name: BinaryOperator | OneOf["not", "negate"]
@@ -390,11 +386,11 @@ class _Pending:
 
     cursor: TokenCursor
     operands: list[Expression] = field(default_factory=list)
-    operators: list[_Operator] = field(default_factory=list)
+    operators: list[_WaitingOperator] = field(default_factory=list)
     #: What the last IS, BETWEEN, IN or LIKE gave, to refuse a second one behind it.
     predicate: Expression | None = None
 
-    def push(self, operator: _Operator) -> None:
+    def push(self, operator: _WaitingOperator) -> None:
         """Add an operator after combining what binds more tightly to its left."""
         self.settle(operator.power, operator.token)
         self.operators.append(operator)

@@ -93,11 +93,11 @@ def read_clauses(cursor: TokenCursor) -> Query:
     clauses are read twice.
     """
     start = cursor.index
-    query = _Reader(cursor, frozenset()).read()
+    query = _ClauseReader(cursor, frozenset()).read()
     assert query.tree is not None, "a query that was read has a pattern"
     names = {name for name, _ in (*query.definitions, *query.subsets)}
     cursor.index = start
-    return _Reader(cursor, names.union(ast.predicates(query.tree))).read()
+    return _ClauseReader(cursor, names.union(ast.predicates(query.tree))).read()
 
 
 def fold_upper(name: str, quoted: bool) -> str:
@@ -105,7 +105,7 @@ def fold_upper(name: str, quoted: bool) -> str:
     return name if quoted else name.upper()
 
 
-class _Reader:
+class _ClauseReader:
     def __init__(self, cursor: TokenCursor, variables: Set[str]) -> None:
         self.cursor = cursor
         self.variables = variables

@@ -16,17 +16,13 @@ backticks may hold any characters. The parser keeps its own stack, and nesting i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from outpace.errors import Span
 from outpace.pattern import ast
-from outpace.pattern.notation.lexer import SourceText, Token, TokenCursor, TokenKind
+from outpace.pattern.notation.lexer import CaseFold, SourceText, Token, TokenCursor, TokenKind
 from outpace.pattern.notation.own_link import ALONE, default_link, item_links
 from outpace.pattern.size import MOST_LEVELS, MOST_NESTED, pattern_is_too_deep
-
-#: Turns a variable as written into its name: (text, whether it was quoted) to name.
-Fold = Callable[[str, bool], str]
 
 #: The largest bound of a quantifier.
 MOST_REPETITIONS = 1_000_000
@@ -57,14 +53,14 @@ def parse_pattern(text: str) -> ast.Pattern:
     return pattern
 
 
-def read_pattern(cursor: TokenCursor, fold: Fold | None = None) -> ast.Pattern:
+def read_pattern(cursor: TokenCursor, fold: CaseFold | None = None) -> ast.Pattern:
     """Read a pattern from a cursor, up to the end or a closing parenthesis that is not its own."""
-    pattern = _Reader(cursor, fold or (lambda name, _quoted: name)).read()
+    pattern = _PatternReader(cursor, fold or (lambda name, _quoted: name)).read()
     return replace(pattern, span=cursor.source.marked(pattern.span))
 
 
 @dataclass(slots=True)
-class _Frame:
+class _OpenGroup:
     """An open group: what was read of it so far."""
 
     opener: str
@@ -77,11 +73,11 @@ class _Frame:
     pending: Token | None = None
 
 
-class _Reader:
-    def __init__(self, cursor: TokenCursor, fold: Fold) -> None:
+class _PatternReader:
+    def __init__(self, cursor: TokenCursor, fold: CaseFold) -> None:
         self.cursor = cursor
         self.fold = fold
-        self.stack: list[_Frame] = [_Frame("", cursor.token)]
+        self.stack: list[_OpenGroup] = [_OpenGroup("", cursor.token)]
         #: The quantifiers whose own link the text sets, by identity.
         self.explicit: set[int] = set()
 
@@ -105,7 +101,7 @@ class _Reader:
             else:
                 self._step(frame)
 
-    def _step(self, frame: _Frame) -> None:
+    def _step(self, frame: _OpenGroup) -> None:
         cursor = self.cursor
         token = cursor.token
         if token.key == "PERMUTE" and cursor.ahead().key == "(":
@@ -134,7 +130,7 @@ class _Reader:
     def _name(self, token: Token) -> str:
         return self.fold(token.value, token.kind is TokenKind.QUOTED)
 
-    def _link(self, frame: _Frame) -> None:
+    def _link(self, frame: _OpenGroup) -> None:
         cursor = self.cursor
         if frame.pending is not None:
             raise cursor.error(f"{cursor.found()} follows another link", hint="write A -> B")
@@ -152,9 +148,9 @@ class _Reader:
         if len(self.stack) > MOST_NESTED:
             raise cursor.error(f"groups are nested deeper than {MOST_NESTED} levels", token.span)
         cursor.advance()
-        self.stack.append(_Frame(opener, token))
+        self.stack.append(_OpenGroup(opener, token))
 
-    def _close(self, frame: _Frame) -> None:
+    def _close(self, frame: _OpenGroup) -> None:
         cursor = self.cursor
         closer = _CLOSERS[frame.opener]
         if cursor.token.key != closer:
@@ -181,7 +177,7 @@ class _Reader:
                 pattern = replace(pattern, span=span)
         self._append(self.stack[-1], self._quantified(pattern, span.start))
 
-    def _finish_option(self, frame: _Frame) -> None:
+    def _finish_option(self, frame: _OpenGroup) -> None:
         cursor = self.cursor
         if frame.pending is not None:
             raise cursor.unexpected(f"a step after '{frame.pending.key}'")
@@ -195,12 +191,12 @@ class _Reader:
         frame.options.append(option)
         frame.items, frame.links = [], []
 
-    def _finish_argument(self, frame: _Frame) -> None:
+    def _finish_argument(self, frame: _OpenGroup) -> None:
         self._finish_option(frame)
         frame.arguments.append(ast.alternate(frame.options))
         frame.options = []
 
-    def _finish_pattern(self, frame: _Frame) -> ast.Pattern:
+    def _finish_pattern(self, frame: _OpenGroup) -> ast.Pattern:
         if not frame.items and not frame.options and frame.pending is None:
             raise self.cursor.error("the pattern is empty", hint="the empty pattern is written ()")
         self._finish_option(frame)
@@ -213,7 +209,7 @@ class _Reader:
             )
         return self._resolve(pattern, ALONE)
 
-    def _negation(self, frame: _Frame) -> None:
+    def _negation(self, frame: _OpenGroup) -> None:
         cursor = self.cursor
         mark = cursor.advance()
         token = cursor.expect_name("a variable after '!'")
@@ -229,11 +225,11 @@ class _Reader:
             )
         self._append(frame, ast.Not(self._name(token), span=span))
 
-    def _add(self, frame: _Frame, item: ast.Pattern) -> None:
+    def _add(self, frame: _OpenGroup, item: ast.Pattern) -> None:
         assert item.span is not None, "a step that was read has a place"
         self._append(frame, self._quantified(item, item.span.start))
 
-    def _append(self, frame: _Frame, item: ast.Pattern) -> None:
+    def _append(self, frame: _OpenGroup, item: ast.Pattern) -> None:
         if frame.items:
             frame.links.append(_LINKS[frame.pending.key] if frame.pending else ast.Link.STRICT)
         frame.pending = None

@@ -29,8 +29,8 @@ from outpace.pattern.windows import (
     CountWindows,
     LandmarkWindows,
     SessionWindows,
-    Span,
     TimeWindows,
+    WindowSpan,
     WindowSpec,
 )
 
@@ -84,7 +84,7 @@ def read_scheduler(cursor: TokenCursor) -> Scheduler:
     raise cursor.unexpected("ROUND ROBIN, BATCHES, LEAST LOADED or BY KEY after SCHEDULE")
 
 
-def read_span(cursor: TokenCursor) -> Span:
+def read_span(cursor: TokenCursor) -> WindowSpan:
     """Read an interval, a duration in quotes or a whole number."""
     token = cursor.token
     if token.key == "INTERVAL":
@@ -155,5 +155,5 @@ def _signed_count(cursor: TokenCursor) -> int:
     return sign * read_count(cursor, "a number of events")
 
 
-def _signed_span(cursor: TokenCursor) -> Span:
+def _signed_span(cursor: TokenCursor) -> WindowSpan:
     return _signed_count(cursor) if cursor.at("-") else read_span(cursor)

@@ -91,14 +91,14 @@ def print_expression(
     if expression_is_too_deep(node):
         raise BindError(f"the expression is nested deeper than {MOST_LEVELS} levels")
     plain = _plain_names(dialect)
-    return _Printer(dialect, variable or plain, qualifier or plain).text(node)
+    return _ExpressionPrinter(dialect, variable or plain, qualifier or plain).text(node)
 
 
 def _plain_names(dialect: str) -> Callable[[str], str]:
     return lambda name: print_name(name, dialect=dialect)
 
 
-class _Printer:
+class _ExpressionPrinter:
     def __init__(
         self, dialect: str, variable: Callable[[str], str], qualifier: Callable[[str], str]
     ) -> None:

@@ -39,10 +39,10 @@ def print_pattern(pattern: ast.Pattern, *, name: Callable[[str], str] = print_na
     """
     if pattern_is_too_deep(pattern):
         raise BindError(f"the pattern is nested deeper than {MOST_LEVELS} levels")
-    return _Printer(name).text(pattern, ALONE)
+    return _PatternPrinter(name).text(pattern, ALONE)
 
 
-class _Printer:
+class _PatternPrinter:
     def __init__(self, name: Callable[[str], str]) -> None:
         self.name = name
 

@@ -64,7 +64,7 @@ def print_match_recognize(query: Query, dialect: str = "outpace") -> str:
         DOWN AS price < PREV(price)
     )
     """
-    lines = _Clauses(query, dialect).lines()
+    lines = _ClausePrinter(query, dialect).lines()
     return "\n".join(["MATCH_RECOGNIZE (", *(f"  {line}" for line in lines), ")"])
 
 
@@ -99,7 +99,7 @@ def _name_of(value: object) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-class _Clauses:
+class _ClausePrinter:
     def __init__(self, query: Query, dialect: str) -> None:
         if query.tree is None:
             raise BindError("the query has no pattern", hint='add .pattern("A B+")')

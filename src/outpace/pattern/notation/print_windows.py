@@ -19,8 +19,8 @@ from outpace.pattern.windows import (
     CountWindows,
     LandmarkWindows,
     SessionWindows,
-    Span,
     TimeWindows,
+    WindowSpan,
     WindowSpec,
 )
 
@@ -89,13 +89,13 @@ def _windows_text(windows: WindowSpec, dialect: str) -> str:
             )
 
 
-def _sliding(size: Span, slide: Span, offset: Span) -> str:
+def _sliding(size: WindowSpan, slide: WindowSpan, offset: WindowSpan) -> str:
     sliding = "" if slide == size else f" SLIDE {_span_text(slide)}"
     shifted = "" if offset == size * 0 else f" OFFSET {_span_text(offset)}"
     return f"{_span_text(size)}{sliding}{shifted}"
 
 
-def _span_text(span: Span) -> str:
+def _span_text(span: WindowSpan) -> str:
     return str(span) if isinstance(span, int) else print_expression(Literal(span))
 
 
@@ -132,13 +132,13 @@ def _windows_call(windows: WindowSpec) -> str:
             return "landmark()" if at is None else f"landmark({print_expression(at)!r})"
 
 
-def _sliding_arguments(size: Span, slide: Span, offset: Span) -> str:
+def _sliding_arguments(size: WindowSpan, slide: WindowSpan, offset: WindowSpan) -> str:
     sliding = "" if slide == size else f", slide={_span_argument(slide)}"
     shifted = "" if offset == size * 0 else f", offset={_span_argument(offset)}"
     return f"{_span_argument(size)}{sliding}{shifted}"
 
 
-def _span_argument(span: Span) -> str:
+def _span_argument(span: WindowSpan) -> str:
     return repr(span if isinstance(span, int) else print_duration(span))
 
 

@@ -33,7 +33,8 @@ from outpace.testing.simulation.arrival import (
     times_of,
     unit_of,
 )
-from outpace.testing.simulation.sources import Row, SourcesModel
+from outpace.testing.simulation.queries import EventRow
+from outpace.testing.simulation.sources import SourcesModel
 
 #: The column that may say when events arrived, in place of the clock.
 _ARRIVAL: Final = "at"
@@ -63,11 +64,11 @@ def draw_clocked(
         events = events.append_column("source", pa.nulls(events.num_rows, pa.string()))
     if by_column:
         events = events.append_column(_ARRIVAL, pa.nulls(events.num_rows, pa.int64()))
-    rows: dict[str, list[Row]] = {name: [] for name in names}
+    rows: dict[str, list[EventRow]] = {name: [] for name in names}
     for row in events.to_pylist():
         name = random.choice(names)
         rows[name].append({**row, "source": name} if "source" in row else row)
-    sent: dict[str, list[list[Row]]] = {}
+    sent: dict[str, list[list[EventRow]]] = {}
     fresh = events.num_rows
     far = pa.scalar(FAR, pa.int64()).cast(events.schema.field(time_of(query)).type).as_py()
     for name, own in rows.items():
@@ -75,7 +76,7 @@ def draw_clocked(
         bounds = cuts(random, len(arriving), max(1, pieces // len(names)))
         sent[name] = [arriving[low:high] for low, high in bounds]
         bad = far if disorder.ahead is not None else None
-        spoiled: Row = {time_of(query): bad}
+        spoiled: EventRow = {time_of(query): bad}
         if isinstance(disorder, Sequence):
             spoiled["seq"] = None
         fresh = _spoil(random, sent[name], fresh, spoiled)
@@ -137,10 +138,10 @@ def _clock_span(microseconds: int) -> datetime.timedelta:
     return datetime.timedelta(microseconds=microseconds)
 
 
-def _sent(random: Random, rows: list[Row]) -> list[Row]:
+def _sent(random: Random, rows: list[EventRow]) -> list[EventRow]:
     """Number rows as a source sends them, mostly in the order of time, and let them travel."""
 
-    def mixed(rows: list[Row], most: int) -> list[Row]:
+    def mixed(rows: list[EventRow], most: int) -> list[EventRow]:
         order = delayed(random, range(len(rows)), random.randint(0, most), ties=True)
         return [rows[place] for place in order]
 
@@ -150,7 +151,7 @@ def _sent(random: Random, rows: list[Row]) -> list[Row]:
     return mixed([row for row in rows if random.random() >= lost], random.choice([0, 2, 5]))
 
 
-def _spoil(random: Random, parts: list[list[Row]], fresh: int, bad: Row) -> int:
+def _spoil(random: Random, parts: list[list[EventRow]], fresh: int, bad: EventRow) -> int:
     """Send some rows twice and spoil some: no time, one that nobody believes, or no number.
 
     The first that come are good: the others are compared with them. Returns the next free `id`.
@@ -203,7 +204,7 @@ class _Course:
         self.note(TimerFired(at))
 
 
-def _send_apart(course: _Course, sent: dict[str, list[list[Row]]]) -> None:
+def _send_apart(course: _Course, sent: dict[str, list[list[EventRow]]]) -> None:
     """Let each source send its pieces, tell the time and end, in any order."""
     random, model = course.random, course.model
     left = {name: deque(parts) for name, parts in sent.items()}
@@ -242,7 +243,7 @@ def _send_apart(course: _Course, sent: dict[str, list[list[Row]]]) -> None:
             course.note(WatermarkArrived(told, source, arrival))
 
 
-def _send_together(course: _Course, sent: dict[str, list[list[Row]]]) -> None:
+def _send_together(course: _Course, sent: dict[str, list[list[EventRow]]]) -> None:
     """Let pieces of all sources come in common batches, with the watermark of all."""
     random, model = course.random, course.model
     left = {name: deque(parts) for name, parts in sent.items()}
@@ -255,7 +256,7 @@ def _send_together(course: _Course, sent: dict[str, list[list[Row]]]) -> None:
         course.note(EventsArrived(model.table(every), watermark=told, arrival=course.clock))
 
 
-def _told(random: Random, model: SourcesModel, later: Iterable[list[Row]]) -> int:
+def _told(random: Random, model: SourcesModel, later: Iterable[list[EventRow]]) -> int:
     """Return a watermark that is sent: mostly one that is true of the rows to come, or none."""
     if random.random() < 0.6:
         return int(NO_TIME)

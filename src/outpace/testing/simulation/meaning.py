@@ -24,7 +24,7 @@ from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query, WithinKind
 from outpace.pattern.windows import LandmarkWindows, SessionWindows, TimeWindows
 from outpace.testing import oracle
-from outpace.testing.simulation.queries import Holds, QueryCase, Row
+from outpace.testing.simulation.queries import EventRow, Holds, QueryCase
 from outpace.testing.window_definition import windows_by_definition
 from outpace.testing.window_matches import CutWindow, drifted_rows, windowed_matches
 
@@ -45,7 +45,7 @@ class Meaning:
         Partial matches that time ended: key, labels and rows; None where nobody asks for them.
     """
 
-    rows: list[Row]
+    rows: list[EventRow]
     timed_out: list[tuple[Any, ...]] | None = None
 
 
@@ -78,7 +78,7 @@ def meaning_of(case: QueryCase, events: pa.Table, time: int, *, timeouts: bool) 
 
 def fed_at_once(
     query: Query, events: pa.Table, time: int | None, *, timeouts: bool = False
-) -> tuple[list[Row], list[Row]]:
+) -> tuple[list[EventRow], list[EventRow]]:
     """Return what an operator gives that takes all events at once, with the plainest matcher.
 
     They have ended, or time has come so far. With the matches come partial matches that time ended.
@@ -129,9 +129,9 @@ def cut_windows(query: Query, events: pa.Table) -> list[CutWindow]:
     return found
 
 
-def rows_of(table: pa.Table) -> list[Row]:
+def rows_of(table: pa.Table) -> list[EventRow]:
     """Return the rows of a table."""
-    found: list[Row] = table.to_pylist()
+    found: list[EventRow] = table.to_pylist()
     return found
 
 
@@ -160,13 +160,13 @@ def _keys(query: Query, events: pa.Table) -> list[Key]:
     return list(zip(*columns, strict=True)) if columns else [()] * events.num_rows
 
 
-def _applied(query: Query, events: pa.Table) -> list[Row]:
+def _applied(query: Query, events: pa.Table) -> list[EventRow]:
     """Give each window to an operator of its own, all of its events at once."""
     windows = query if query.windows is not None else query.over(LandmarkWindows())
     assert query.operator is not None
     bound = OperatorSpec(query, events.schema).bound
     keys = _keys(query, events)
-    given: list[tuple[tuple[int, int, int, int], Row]] = []
+    given: list[tuple[tuple[int, int, int, int], EventRow]] = []
     times: list[int] | None = None
     if isinstance(query.windows, SessionWindows):
         times = as_integers(events[query.order[0].column]).tolist()
@@ -186,7 +186,7 @@ def _applied(query: Query, events: pa.Table) -> list[Row]:
             pieces.append((last, 1, operator.process(rows)))
         pieces.append((window.closed_at, int(window.closed_at <= last), operator.close()))
         for event, phase, found in pieces:
-            numbers: Row = {}
+            numbers: EventRow = {}
             if query.numbered:
                 shown = window.start_time if has_time(bound) else None
                 numbers = {"match_event": event, "window": window.number}
@@ -204,7 +204,7 @@ def _by_oracle(
     rows = rows_of(events)
     times = as_integers(events[query.order[0].column]).tolist()
     _, _, arrivals = _partitions(query, events)
-    found: list[Row] = []
+    found: list[EventRow] = []
     timed_out: list[tuple[Any, ...]] = []
     numbered = any(name == "n" for name, _ in query.outputs)
     for own in arrivals:
@@ -223,7 +223,9 @@ def _by_oracle(
     return Meaning(found, timed_out if timeouts else None)
 
 
-def _question(query: Query, holds: Mapping[str, Holds], rows: Sequence[Row]) -> oracle.Question:
+def _question(
+    query: Query, holds: Mapping[str, Holds], rows: Sequence[EventRow]
+) -> oracle.Question:
     after = query.effective_skip
     limits = {limit.per.value: limit.count for limit in query.limits}
     assert query.tree is not None

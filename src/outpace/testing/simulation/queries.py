@@ -28,11 +28,11 @@ from outpace.pattern.windows import OpenWindow, WindowPredicate, WindowSpec
 from outpace.testing.oracle import Run
 from outpace.testing.simulation.clock_errors import ClockErrors
 
-Row: TypeAlias = "dict[str, Any]"
+EventRow: TypeAlias = "dict[str, Any]"
 #: Whether an event fits a variable after a run, written in Python.
-Holds: TypeAlias = Callable[[Sequence[Row], int, Run], bool]
+Holds: TypeAlias = Callable[[Sequence[EventRow], int, Run], bool]
 #: A stretch of so many units, as the time column of the events has it.
-Span: TypeAlias = Callable[[int], "int | str"]
+SpanMaker: TypeAlias = Callable[[int], "int | str"]
 
 LETTERS: Final = "ABCD"
 
@@ -72,7 +72,7 @@ def _above_first(letter: str) -> tuple[str, Holds]:
     """Holds for events above the last event that the run has as A."""
     kind = letter.lower()
 
-    def holds(rows: Sequence[Row], event: int, run: Run) -> bool:
+    def holds(rows: Sequence[EventRow], event: int, run: Run) -> bool:
         taken = [rows[place]["v"] for place, name in run if name == "A"]
         own = rows[event]
         return own["kind"] == kind and bool(taken) and _less(taken[-1], own["v"])
@@ -94,7 +94,7 @@ def _less(left: int | None, right: int | None) -> bool:
 def draw_pattern_query(
     random: Random,
     schema: pa.Schema,
-    span: Span,
+    span: SpanMaker,
     *,
     windowed: bool,
     clocks: ClockErrors | None = None,
@@ -170,7 +170,7 @@ def _item(random: Random, depth: int) -> str:
     return item
 
 
-def _with_rules(random: Random, query: Query, names: list[str], span: Span) -> Query:
+def _with_rules(random: Random, query: Query, names: list[str], span: SpanMaker) -> Query:
     if random.random() < 0.5:
         kind = random.choice(["first to last"] * 4 + ["previous to current"])
         query = query.within(span(random.randint(1, 9)), kind)
@@ -195,7 +195,7 @@ def _with_rules(random: Random, query: Query, names: list[str], span: Span) -> Q
 
 
 def _with_clock_errors(
-    random: Random, query: Query, clocks: ClockErrors, span: Span, *, windowed: bool
+    random: Random, query: Query, clocks: ClockErrors, span: SpanMaker, *, windowed: bool
 ) -> Query:
     """Say how uncertain the order is, and the rules that a query then needs."""
     bound = 2 * clocks.most + random.choice([0, 0, 1])
@@ -247,7 +247,7 @@ class BoundedWindows(WindowPredicate):
         assert data == b""
 
 
-def draw_windows(random: Random, span: Span) -> WindowSpec:
+def draw_windows(random: Random, span: SpanMaker) -> WindowSpec:
     """Draw windows of any kind."""
     kinds = ["count", "count", "time", "time", "session", "between", "predicate", "landmark"]
     kind = random.choice(kinds)
@@ -360,7 +360,7 @@ class Sums(SharedOperator):
         self.before = {number: tuple(begin) for number, begin in before}
 
 
-def draw_operator_query(random: Random, span: Span, *, windowed: bool) -> QueryCase:
+def draw_operator_query(random: Random, span: SpanMaker, *, windowed: bool) -> QueryCase:
     """Draw an operator of a user, over windows or not."""
     query = Query("q").order_by("ts").apply(random.choice([PairFinder, Total, Sums]))
     if windowed:

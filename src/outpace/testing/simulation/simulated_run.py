@@ -47,9 +47,9 @@ from outpace.testing.simulation.clock_events import draw_clocked
 from outpace.testing.simulation.meaning import Meaning, fed_at_once, meaning_of
 from outpace.testing.simulation.places import Places, RunOutcome, Stages, run_in_one_place
 from outpace.testing.simulation.queries import (
+    EventRow,
     QueryCase,
-    Row,
-    Span,
+    SpanMaker,
     draw_instances,
     draw_operator_query,
     draw_pattern_query,
@@ -59,7 +59,7 @@ from outpace.testing.simulation.replay_run import run_recovered
 from outpace.testing.simulation.trace import RunTrace, SimulationError, check_same
 from outpace.testing.simulation.truth import check_against_truth
 
-Make: TypeAlias = "Callable[[], Operator]"
+OperatorFactory: TypeAlias = "Callable[[], Operator]"
 
 #: Where the parts of an operator run.
 ONE_PLACE: Final = "one place"
@@ -99,7 +99,7 @@ class SimulatedRun:
 
 
 @dataclass(frozen=True)
-class _Scenario:
+class _SeededCase:
     """What a seed decides before anything runs."""
 
     case: QueryCase
@@ -111,10 +111,10 @@ class _Scenario:
     #: The events in their true order, where they are seen in another.
     true: pa.Table | None = None
     #: The other queries of its group.
-    others: tuple[_Scenario, ...] = ()
+    others: tuple[_SeededCase, ...] = ()
 
     @property
-    def each(self) -> tuple[_Scenario, ...]:
+    def each(self) -> tuple[_SeededCase, ...]:
         """The scenario of each query."""
         return (self, *self.others)
 
@@ -164,7 +164,7 @@ class _Scenario:
 
 
 def simulate_operator(
-    query: Query | Make | None = None, events: TableLike | None = None, *, seed: int
+    query: Query | OperatorFactory | None = None, events: TableLike | None = None, *, seed: int
 ) -> SimulatedRun:
     """Run an operator as hosts do, with faults at any step, and compare with what it means.
 
@@ -231,7 +231,7 @@ def simulate_operator(
 
 def _draw(
     random: Random, *, clocked: bool, corrects: bool, clocks: ClockErrors | None, grouped: bool
-) -> _Scenario:
+) -> _SeededCase:
     """Draw a query, its events, how they come, and where that may be the others of a group."""
     stamped = random.random() < 0.2
     schema = _schema(stamped=stamped)
@@ -273,7 +273,7 @@ def _draw(
     if clocks is not None:
         choose = choose_matcher  # Nothing plainer knows of uncertain orders.
     timeouts = _times_out(query, corrects=corrects)
-    scenario = _Scenario(case, arrival, place, timeouts, choose, true=true)
+    scenario = _SeededCase(case, arrival, place, timeouts, choose, true=true)
     return _with_others(random, scenario, clocks) if grouped else scenario
 
 
@@ -288,7 +288,7 @@ def _draw_case(
 ) -> QueryCase:
     """Draw a query, which has windows so often."""
     stamped = not pa.types.is_integer(schema.field("ts").type)
-    span: Span = (lambda units: f"{units} s") if stamped else (lambda units: units)
+    span: SpanMaker = (lambda units: f"{units} s") if stamped else (lambda units: units)
     windowed = share == 1.0 or random.random() < share
     if random.random() < 0.15 and not corrects and clocks is None:
         case = draw_operator_query(random, span, windowed=windowed)
@@ -301,7 +301,7 @@ def _draw_case(
     return replace(case, query=query)
 
 
-def _with_others(random: Random, first: _Scenario, clocks: ClockErrors | None) -> _Scenario:
+def _with_others(random: Random, first: _SeededCase, clocks: ClockErrors | None) -> _SeededCase:
     """Draw other queries that look at the same events, in one place."""
     corrects = first.query.corrects
     schema = _schema(stamped=not pa.types.is_integer(first.schema.field("ts").type))
@@ -329,7 +329,9 @@ def _times_out(query: Query, *, corrects: bool) -> bool:
     return plain and query.bound is not None and not corrects
 
 
-def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> _Scenario:
+def _draw_for(
+    random: Random, given: Query | OperatorFactory, events: TableLike | None
+) -> _SeededCase:
     """Draw how the events of a user's query come."""
     if events is None:
         raise DataError("a query is simulated with events", hint="pass some as the second argument")
@@ -362,7 +364,7 @@ def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> 
     if query.windows is not None or place == PLACES:
         query = draw_instances(random, query)
     arrival = random.choice(ways)(random, query, table, _PIECES[place])
-    return _Scenario(QueryCase(query), arrival, place, False, choose_matcher, saves)
+    return _SeededCase(QueryCase(query), arrival, place, False, choose_matcher, saves)
 
 
 def _alone(query: Query) -> Query:
@@ -423,7 +425,7 @@ def _draw_events(
     )
 
 
-def _described(scenario: _Scenario) -> str:
+def _described(scenario: _SeededCase) -> str:
     query = scenario.query
     over = "" if query.windows is None else f" over {query.windows}"
     numbers = f"{' numbered' * query.numbered}{' duplicates' * query.duplicates}"
@@ -438,7 +440,7 @@ def _described(scenario: _Scenario) -> str:
 # --- What is compared ----------------------------------------------------------------------------
 
 
-def _simulate(scenario: _Scenario, random: Random, trace: RunTrace) -> int:
+def _simulate(scenario: _SeededCase, random: Random, trace: RunTrace) -> int:
     """Run a scenario, compare what each query gives, and return how many matches came out."""
     if scenario.place == STAGES:
         meaning = _meaning(scenario)
@@ -463,7 +465,7 @@ def _simulate(scenario: _Scenario, random: Random, trace: RunTrace) -> int:
     return sum(len(outcome.matches) for outcome in outcomes.values())
 
 
-def _meaning(scenario: _Scenario) -> Meaning:
+def _meaning(scenario: _SeededCase) -> Meaning:
     arrival = scenario.arrival
     case = replace(scenario.case, query=scenario.query)
     if case.query.uncertainty is not None:
@@ -471,7 +473,7 @@ def _meaning(scenario: _Scenario) -> Meaning:
     return meaning_of(case, arrival.events, arrival.time, timeouts=scenario.timeouts)
 
 
-def _check_outcome(scenario: _Scenario, outcome: RunOutcome) -> None:
+def _check_outcome(scenario: _SeededCase, outcome: RunOutcome) -> None:
     """Compare what a query gave with what it means, alone."""
     meaning = _meaning(scenario)
     if scenario.query.corrects:
@@ -490,7 +492,7 @@ def _check_outcome(scenario: _Scenario, outcome: RunOutcome) -> None:
 
 
 def _simulate_stages(
-    scenario: _Scenario, meaning: Meaning, random: Random, trace: RunTrace
+    scenario: _SeededCase, meaning: Meaning, random: Random, trace: RunTrace
 ) -> RunOutcome:
     """Run stages, which never end: what is final when time has come to its end is expected."""
     query, arrival = scenario.query, scenario.arrival
@@ -532,7 +534,7 @@ def _simulate_stages(
     return stages.outcome
 
 
-def _check_truth(scenario: _Scenario, outcome: RunOutcome) -> None:
+def _check_truth(scenario: _SeededCase, outcome: RunOutcome) -> None:
     """Compare matches of events that were seen in another order with those of the true one.
 
     Nobody knows of an event that a source sent twice, nor of one that came late and passes on with
@@ -549,7 +551,7 @@ def _check_truth(scenario: _Scenario, outcome: RunOutcome) -> None:
     check_against_truth(case, true, arrival.events, outcome.matches)
 
 
-def _check_changes(scenario: _Scenario, outcome: RunOutcome, expected: list[Row]) -> None:
+def _check_changes(scenario: _SeededCase, outcome: RunOutcome, expected: list[EventRow]) -> None:
     """After the last change all is as if events had come in order, and none was too late."""
     outcome.settle(scenario.query.emission)
     check_same("matches", sorted(map(repr, outcome.matches)), sorted(map(repr, expected)))
@@ -615,7 +617,7 @@ def _counted(rows: list[Any]) -> set[str]:
     return found
 
 
-def _check_aside(scenario: _Scenario, outcome: RunOutcome) -> None:
+def _check_aside(scenario: _SeededCase, outcome: RunOutcome) -> None:
     """Compare which events were late, and which invalid."""
     arrival = scenario.arrival
     disorder = scenario.query.order_of_arrival

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,8 +23,7 @@ from outpace.testing.simulation.arrival import (
     time_of,
     times_of,
 )
-
-Row: TypeAlias = "dict[str, Any]"
+from outpace.testing.simulation.queries import EventRow
 
 
 class SourcesModel:
@@ -84,7 +83,7 @@ class SourcesModel:
         """How many events have had their turn, and how far time has come."""
         return len(self._gone), self.time
 
-    def push(self, name: str, rows: list[Row], arrival: int, told: int) -> None:
+    def push(self, name: str, rows: list[EventRow], arrival: int, told: int) -> None:
         """Take rows of a source, and the watermark that comes with them."""
         source = self._open[name]
         for at, own in self._moments(rows, arrival):
@@ -94,7 +93,7 @@ class SourcesModel:
         source.tell(told)
         self._pass_on()
 
-    def push_together(self, parts: Mapping[str, list[Row]], arrival: int, told: int) -> None:
+    def push_together(self, parts: Mapping[str, list[EventRow]], arrival: int, told: int) -> None:
         """Take rows of several sources, and the watermark of all."""
         due = self.timer
         fires = due is not None and due <= arrival
@@ -131,7 +130,7 @@ class SourcesModel:
             self._silence.silent.discard(name)
         self._pass_on()
 
-    def table(self, rows: list[Row]) -> pa.Table:
+    def table(self, rows: list[EventRow]) -> pa.Table:
         """Return rows as they are sent."""
         return pa.Table.from_pylist(rows, schema=self._schema)
 
@@ -169,7 +168,7 @@ class SourcesModel:
             # What it sends from now on is late where the others have passed it.
             self._open[name].tell(self.time)
 
-    def _moments(self, rows: list[Row], arrival: int) -> list[tuple[int, list[Row]]]:
+    def _moments(self, rows: list[EventRow], arrival: int) -> list[tuple[int, list[EventRow]]]:
         """Return rows by when they arrived, where a column says so."""
         now, column = self._silence.now, self._column
         if column is None:
@@ -283,7 +282,7 @@ class _SourceModel:
                 first=disorder.first,
             )
         self.order = OrderModel(query)
-        self._rows: list[Row] = []
+        self._rows: list[EventRow] = []
         self._now = self._told = int(NO_TIME)
         self._went = 0
 
@@ -294,7 +293,7 @@ class _SourceModel:
             return None
         return min((due for _, due, _ in self._gate.held.values()), default=None)
 
-    def push(self, rows: list[Row], arrival: int) -> None:
+    def push(self, rows: list[EventRow], arrival: int) -> None:
         """Take rows."""
         if self._gate is None:
             self.order.push(self._table(rows))
@@ -356,7 +355,7 @@ class _SourceModel:
         late.clear()
         entered.clear()
 
-    def _table(self, rows: list[Row]) -> pa.Table:
+    def _table(self, rows: list[EventRow]) -> pa.Table:
         return pa.Table.from_pylist(rows, schema=self._schema)
 
 

@@ -14,14 +14,16 @@ import pyarrow.compute as pc
 
 from outpace.testing.simulation.arrival import ID, times_of
 from outpace.testing.simulation.meaning import meaning_of
-from outpace.testing.simulation.queries import QueryCase, Row
+from outpace.testing.simulation.queries import EventRow, QueryCase
 from outpace.testing.simulation.trace import SimulationError
 
 #: A key, a window, and the events of a match with their labels.
 FoundMatch: TypeAlias = "tuple[Any, Any, frozenset[tuple[int, str]]]"
 
 
-def check_against_truth(case: QueryCase, true: pa.Table, taken: pa.Table, found: list[Row]) -> None:
+def check_against_truth(
+    case: QueryCase, true: pa.Table, taken: pa.Table, found: list[EventRow]
+) -> None:
     """Compare matches of events as they were seen with those of the true order.
 
     Parameters
@@ -43,6 +45,6 @@ def check_against_truth(case: QueryCase, true: pa.Table, taken: pa.Table, found:
         raise SimulationError(f"confirmed, but not true: {sorted(map(str, sure - expected))}")
 
 
-def _match_of(row: Row) -> FoundMatch:
+def _match_of(row: EventRow) -> FoundMatch:
     events = frozenset(zip(row["ids"] or (), row["labels"] or (), strict=True))
     return row.get("key"), row.get("window"), events

@@ -180,13 +180,13 @@ def test_what_a_skip_rules_out_is_not_kept():
 def test_matches_that_end_with_the_same_row_share_what_they_had_to_know(monkeypatch):
     # The fewer objects there are, the shorter Python's garbage collector keeps a signal waiting.
     seen = []
-    settle = twin._Part._pass_settled_starts
+    settle = twin._SegmentMatcher._pass_settled_starts
 
     def noted(self, starts, counts):
         seen.extend(c.reach for found in starts for group in found.groups for c in group)
         settle(self, starts, counts)
 
-    monkeypatch.setattr(twin._Part, "_pass_settled_starts", noted)
+    monkeypatch.setattr(twin._SegmentMatcher, "_pass_settled_starts", noted)
     task = prepare(query("A ->> B ->> C").select("all"), letters("a").schema)
     match_block(make_twin(task), whole_block(task, letters("aaabbbccc")))
     assert len(seen) == 3**3

@@ -34,7 +34,7 @@ from outpace.pattern import ast
 from outpace.pattern.bind.uncertainty import CLOCK_ERROR
 from outpace.pattern.bound import NUMBERING
 from outpace.pattern.notation.parse_pattern import parse_pattern
-from outpace.testing.every_order import Taken, UncertainEvents, confidences
+from outpace.testing.every_order import Takes, UncertainEvents, confidences
 from outpace.testing.oracle import Holds, Run
 
 #: By variable: the kinds of its events, and how `v` compares with that of an A before, if it does.
@@ -122,7 +122,7 @@ def meaning(
     within: int | None,
     sourced: bool,
     window: tuple[int, int] | None = None,
-) -> dict[Taken, str]:
+) -> dict[Takes, str]:
     widths = [bound] * len(table)
     if CLOCK_ERROR.name in table.column_names:
         widths = [min(2 * error, bound) for error in table[CLOCK_ERROR.name].to_pylist()]
@@ -132,7 +132,7 @@ def meaning(
     return confidences(events, parse_pattern(text), holds_in(table.to_pylist()), within, window)
 
 
-def found_in(matches: pa.Table) -> dict[Taken, str]:
+def found_in(matches: pa.Table) -> dict[Takes, str]:
     found = {}
     for row in matches.to_pylist():
         sure = row.pop("confidence", "?")
@@ -142,7 +142,7 @@ def found_in(matches: pa.Table) -> dict[Taken, str]:
     return found
 
 
-def several(match: Taken) -> bool:
+def several(match: Takes) -> bool:
     """Whether a step has more than one event."""
     return len({name for _, name in match}) < len(match)
 
@@ -207,7 +207,7 @@ def test_in_a_window_are_the_events_whose_true_time_is(
     elif more is None:
         more = 9
     found = op.match(table, query)
-    by_window: dict[int, dict[Taken, str]] = {}
+    by_window: dict[int, dict[Takes, str]] = {}
     for number in set(found["window"].to_pylist()):
         own = found.filter(pc.equal(found["window"], number)).drop_columns(NUMBERING)
         by_window[number] = found_in(own)

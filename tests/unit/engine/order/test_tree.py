@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outpace.engine.order.tree import NEVER, Key, KeyTree
+from outpace.engine.order.tree import NEVER, KeyTree, OrderKey
 
 times = st.one_of(st.integers(0, 9), st.none())
 
 
-def key_of(time: int | None, place: int) -> Key:
+def key_of(time: int | None, place: int) -> OrderKey:
     return NEVER if time is None else (time, 0, place)
 
 
