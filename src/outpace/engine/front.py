@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ from outpace.engine.message import (
     Stimulus,
     TurnEnded,
     WentBack,
+    refused_message,
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import OrderCounters, ReleasedEvents
@@ -55,6 +56,8 @@ from outpace.errors import (
 )
 from outpace.pattern.schedulers import Scheduler
 
+#: What a front hears.
+_FrontInput: TypeAlias = Stimulus | Reply | TurnEnded | EventsRecalled
 #: A time behind all others.
 _END: Final = int(np.iinfo(np.int64).max)
 
@@ -206,7 +209,7 @@ class Front(Stateful):
         twin._rewind(*retained.base)
         return twin
 
-    def step(self, message: Stimulus | Reply | TurnEnded | EventsRecalled) -> list[Move]:
+    def step(self, message: _FrontInput) -> list[Move]:
         """Take what happened and return what is to be done.
 
         After `TurnEnded` every instance hears where it is to stand, also who had no events.
@@ -221,12 +224,15 @@ class Front(Stateful):
                 self._answered(message)
                 return []
             case DeliveryFailed():
-                self._lost = True
+                # No answer is due any more.
+                self._lost, self._unanswered = True, [0] * len(self._unanswered)
                 return []
             case TurnEnded():
                 return [] if self._ended else [*self._told_to_all()]
             case EventsRecalled():
                 return self._redeliver(message.events, message.split)
+        if not isinstance(message, Stimulus):
+            raise refused_message("the front", message, _FrontInput)
         self.check()
         try:
             return self._take(message)
@@ -328,8 +334,16 @@ class Front(Stateful):
 
     def check(self) -> None:
         """Refuse to go on where events that were taken are lost."""
-        if self._lost:
-            raise DataError("an earlier push failed", hint="resume the query from a saved state")
+        if not self._lost:
+            return
+        if (due := self._unanswered[0]) and self._schedule is None:
+            raise DataError(
+                "an earlier push failed, or its answer has not come yet",
+                detail=f"deliveries without an answer: {due}",
+                hint="resume the query from a saved state; who drives the parts gives the front"
+                " each answer, as Delivered, before more events",
+            )
+        raise DataError("an earlier push failed", hint="resume the query from a saved state")
 
     def state(self) -> State:
         """Return all that is kept, for `restore`: where it stands, and where at the oldest mark.

@@ -36,6 +36,7 @@ from outpace.engine.message import (
     SourceEnded,
     Stimulus,
     query_of,
+    refused_message,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.order.contract import OrderCounters, ReleasedEvents
@@ -180,6 +181,8 @@ class GroupOperator(SavedPart):
             raise DataError("an earlier push failed", hint="resume the group from a saved state")
         if self._ended:
             raise DataError("the group is finished", hint="open a new one for more input")
+        if not isinstance(stimulus, Stimulus):
+            raise refused_message("the group", stimulus, Stimulus)
         shared = stimulus
         if isinstance(stimulus, EventsArrived) and self._orders:
             shared = replace(stimulus, rows=self._shared.added(stimulus.rows))

@@ -14,7 +14,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.errors import BindError
 from outpace.pattern.bind.disorder import bind_disorder
-from outpace.pattern.group import naming_query
+from outpace.pattern.group import check_names, naming_query
 from outpace.pattern.query import Query
 from outpace.pattern.types import type_name
 
@@ -48,6 +48,9 @@ class GroupSpec:
     choose: Callable[[Task], Matcher] = choose_matcher
     divided: bool = False
     together: bool = False
+
+    def __post_init__(self) -> None:
+        check_names(self.queries)
 
     def __getstate__(self) -> dict[str, object]:
         return {one.name: getattr(self, one.name) for one in fields(self)}

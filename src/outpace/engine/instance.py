@@ -11,17 +11,19 @@ from outpace.engine.front import Front
 from outpace.engine.message import (
     Answer,
     Deliver,
+    refused_message,
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.speculate.standings import Standing
-from outpace.engine.state import NATURAL, State, integer
+from outpace.engine.state import NATURAL, State, integer, require
 from outpace.engine.window_match.apply import OperatorRunner, WindowedApply
 from outpace.engine.window_match.apply_shared import SharedApply
 from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.partition_matcher import PartitionMatcher
 from outpace.engine.window_match.result import COMPLETING, WindowMatches
+from outpace.errors import StateError
 from outpace.pattern.operator import SharedOperator
 
 _InstanceMatcher: TypeAlias = PartitionMatcher | WindowMatcher | OperatorRunner
@@ -48,6 +50,8 @@ class Instance(Stateful):
         self._matcher = _make_matcher(spec)
         #: As what it stood at marks, by their numbers, where late events correct.
         self._marks: dict[int, _InstanceMatcher] = {}
+        #: The marks that it had set when it was saved, and that its state does not have.
+        self._unsaved = range(0)
 
     @property
     def matcher(self) -> _InstanceMatcher:
@@ -86,6 +90,8 @@ class Instance(Stateful):
 
     def step(self, delivery: Deliver) -> Answer:
         """Take events and windows, and return what became final."""
+        if not isinstance(delivery, Deliver):
+            raise refused_message("an instance", delivery, Deliver)
         copied = 0 if delivery.standing is None else self._stand(delivery.standing)
         return self._take(delivery, copied)
 
@@ -95,6 +101,14 @@ class Instance(Stateful):
         Between two marks without a delivery nothing changed, so one of them stands for both.
         """
         if standing.back_to is not None:
+            if standing.back_to in self._unsaved:
+                raise StateError(
+                    f"the saved state of an instance does not have mark {standing.back_to}, to"
+                    " which the front goes back",
+                    detail=f"it has mark {self._unsaved.start - 1} alone",
+                    hint="where late events correct, restore all parts from states that were saved"
+                    " together",
+                )
             later = sorted(number for number in self._marks if number >= standing.back_to)
             if later:
                 self._matcher = self._marks[later[0]].snapshot()
@@ -177,16 +191,21 @@ class Instance(Stateful):
         state = self._matcher.state()
         if not self._marks:
             return state
-        oldest = min(self._marks)
+        oldest, newest = min(self._marks), max(*self._marks, self._unsaved.stop - 1)
         base = {"now": state, "base": self._marks[oldest].state()}
-        return State({"oldest": oldest}, parts=base)
+        last = {"newest": newest} if newest > oldest else {}
+        return State({"oldest": oldest, **last}, parts=base)
 
     def restore(self, state: State, front: Front | None = None) -> None:
         """Go on from what `state` returned, and a front that was saved with it, if any."""
         fresh = Instance(self._spec, tells_time=self._tells_time)
         if "base" in state.parts:
             base = None if front is None else front.base
-            fresh._marks = {integer(state.numbers, "oldest", NATURAL): _make_matcher(self._spec)}
+            oldest = integer(state.numbers, "oldest", NATURAL)
+            newest = integer({"newest": oldest, **state.numbers}, "newest", NATURAL)
+            require(oldest <= newest, "marks are not in their order")
+            fresh._marks = {oldest: _make_matcher(self._spec)}
+            fresh._unsaved = range(oldest + 1, newest + 1)
             _restore(next(iter(fresh._marks.values())), state.part("base"), base)
             state = state.part("now")
         _restore(fresh._matcher, state, front)

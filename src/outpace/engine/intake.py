@@ -35,7 +35,7 @@ from outpace.engine.order.waits import ArrivalWaits, JoinedWaits, Waits
 from outpace.engine.rows.permutation import RearrangedRows
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import SavedPart, State
-from outpace.errors import DataError, missing_column, other_type
+from outpace.errors import BindError, DataError, missing_column, other_type
 from outpace.pattern.bind.disorder import SOURCE, BoundDisorder, bind_disorder
 from outpace.pattern.disorder import InOrder, Invalid, Punctuation, Speculative
 
@@ -405,6 +405,16 @@ def _make_waits(spec: OperatorSpec) -> Waits:
 
 
 def _make_order(spec: OperatorSpec) -> Order:
+    # A complete table is in order, whatever the query says: instances that share it have it so.
+    checked = spec.checked and spec.instances is None
+    if checked and spec.disorder is None and spec.query.order_of_arrival is not None:
+        raise BindError(
+            "the query says how far its events are out of order, and the operator takes them in"
+            " order",
+            where=f"query '{spec.query.name}': disorder",
+            hint="give the operator disorder=bind_disorder(query, schema), or checked=False where"
+            " its events are in order",
+        )
     if spec.sources is not None or spec.disorder is not None:
         disorder, capacity = spec.disorder, CAPACITY
         if spec.event_driven:

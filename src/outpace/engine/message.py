@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from outpace.engine.savepoint import Savepoint
 from outpace.engine.speculate.standings import Standing
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.window_match.result import WindowMatches
+from outpace.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -421,6 +422,19 @@ def query_of(instruction: Instruction) -> str:
     """Return the name of the query that an instruction is of; deliveries have none."""
     assert not isinstance(instruction, Deliver), "the instance is beside"
     return instruction.query
+
+
+
+def refused_message(part: str, message: object, taken: object) -> DataError:
+    """Return the error for a message that a part does not take; `taken` are those that it takes."""
+    name = message.__name__ if isinstance(message, type) else type(message).__name__
+    what = f"the class {name}, which is no message" if isinstance(message, type) else name
+    known = get_args(taken) or (taken,)
+    return DataError(
+        f"{part} does not take {what}",
+        detail=f"it takes {', '.join(sorted(one.__name__ for one in known))}",
+        hint="a host carries each message to the part that takes it",
+    )
 
 
 #: No windows open and none close.

@@ -19,6 +19,7 @@ from outpace.engine.order.source_merge import SEQUENCE
 from outpace.engine.split.schedule import overlapping, scheduler_of
 from outpace.errors import BindError, UnsupportedError, did_you_mean
 from outpace.pattern import ast
+from outpace.pattern.argument import shown
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bind.query import bind_operator, with_changes, without_changes
 from outpace.pattern.bind.uncertainty import CLOCK_ERROR
@@ -58,8 +59,9 @@ class OperatorSpec:
     given
         The pattern as it is matched, where rows bring bits; by default that of the query.
     disorder
-        How far events are out of order, and what becomes of those that are late or invalid; None
-        where they come in order, and are refused where they do not.
+        How far events are out of order, and what becomes of those that are late or invalid, as the
+        query says it and `bind_disorder` binds it; None where they come in order, and are refused
+        where they do not.
     sources
         The identifiers of several sources; None where there is one.
     instances
@@ -105,6 +107,12 @@ class OperatorSpec:
     choose: Callable[[Task], Matcher] = choose_matcher
 
     def __post_init__(self) -> None:
+        if not isinstance(self.disorder, BoundDisorder | None):
+            raise BindError(
+                f"disorder is {shown(self.disorder)}, which is not bound to the columns of events",
+                where="disorder",
+                hint="let the query say it, and pass bind_disorder(query, schema)",
+            )
         patience = None if self.disorder is None else self.disorder["patience"]
         if patience is not None and self.sources is None:
             raise BindError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,20 +29,24 @@ class QueryGroup:
     queries: tuple[Query, ...]
 
     def __post_init__(self) -> None:
-        if not self.queries:
-            raise BindError("a group has one query at least", hint="write op.group(first, second)")
-        names = [checked_query(query).name for query in self.queries]
-        for name in names:
-            if names.count(name) > 1:
-                raise BindError(
-                    f"two queries of the group are named '{name}'",
-                    hint='results come by name: write op.Query("other")',
-                )
+        check_names(self.queries)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the queries, which their results come by."""
         return tuple(query.name for query in self.queries)
+
+
+def check_names(queries: Sequence[Query]) -> None:
+    """Refuse a group without queries, and one with two of one name."""
+    if not queries:
+        raise BindError("a group has one query at least", hint="write op.group(first, second)")
+    for name, count in Counter(checked_query(query).name for query in queries).items():
+        if count > 1:
+            raise BindError(
+                f"two queries of the group are named '{name}'",
+                hint='results come by name: write op.Query("other")',
+            )
 
 
 def listed_names(names: Sequence[str]) -> str:

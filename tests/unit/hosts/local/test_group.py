@@ -25,6 +25,7 @@ from outpace.engine.group_spec import GroupSpec
 from outpace.engine.message import Aside, Emit, EventsArrived, SetAside
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.pattern.bind.disorder import bind_disorder
 
 
 def single(name: str, slack: int = 0) -> op.Query:
@@ -88,7 +89,9 @@ def test_a_step_of_a_group_gives_instructions_that_say_their_query() -> None:
     aside = [(one.query, one.kind, len(one.rows)) for one in later if isinstance(one, SetAside)]
     assert aside == [("soon", Aside.LATE, 1), ("own", Aside.LATE, 1), ("sure", Aside.LATE, 1)]
     assert group.aside == {Aside.LATE: 1}
-    (alone,) = WholeOperator(OperatorSpec(single("soon"), SCHEMA)).step(EventsArrived(rows((1, 1))))
+    disorder = bind_disorder(single("soon"), SCHEMA)
+    operator = WholeOperator(OperatorSpec(single("soon"), SCHEMA, disorder=disorder))
+    (alone,) = operator.step(EventsArrived(rows((1, 1))))
     assert alone.query == "soon"
 
 
