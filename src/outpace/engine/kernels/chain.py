@@ -46,6 +46,7 @@ def search_chain(
     for segment in range(cursor.segment[0], len(rows.begin)):
         cursor.segment[0] = segment
         end = rows.visible[segment]
+        within = rows.within[segment]
         start = next_event(rows.masks, steps[0], cursor.next_row[segment], end)
         if taken[0] < rows.begin[segment]:
             taken[:] = start
@@ -65,7 +66,7 @@ def search_chain(
                 # Neither this start nor any later one gets to the end of the chain.
                 break
             following = start + 1
-            if not timed or times[taken[last]] - times[start] < rules.within:
+            if not timed or times[taken[last]] - times[start] < within:
                 matches, takes = out.counts[0], out.counts[1]
                 if matches == len(out.start) or takes + length > len(out.rows):
                     cursor.next_row[segment] = start
@@ -87,7 +88,7 @@ def search_chain(
                     following = taken[last] + 1
             start = next_event(rows.masks, steps[0], following, end)
         full = rules.limit >= 0 and cursor.number[segment] >= rules.limit
-        while timed and start < end and rows.floor[segment] - times[start] >= rules.within:
+        while timed and start < end and rows.floor[segment] - times[start] >= within:
             start = next_event(rows.masks, steps[0], start + 1, end)
         cursor.next_row[segment] = end if rows.ended or full else start
     cursor.segment[0] = len(rows.begin)

@@ -189,7 +189,7 @@ def sweep_chain(
                 taken[step] = next_event(masks, steps[step], after, end)
             if taken[last] >= end:
                 break
-            if timed and times[taken[last]] - times[start] >= rules.within:
+            if timed and times[taken[last]] - times[start] >= rows.within[segment]:
                 start += 1
                 continue
             matches, takes = out.counts[0], out.counts[1]

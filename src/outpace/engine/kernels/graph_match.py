@@ -190,7 +190,7 @@ def match_by_completion(
     truth: Booleans,
     times: Integers,
     kind: int,
-    within: int,
+    withins: Integers,
     watermark: int,
     bounds: Integers,
     first_ordinal: Integers,
@@ -206,9 +206,9 @@ def match_by_completion(
     """Write all matches of all segments in the order of the events that complete them.
 
     `bounds` has for each segment its first row, the first start, the first completing row that
-    counts, and the end. `floors` is empty, or has for each row the first one that a match it
-    completes may start with. Returns a status: PAUSED after about as much work as given, FULL when
-    a table is short; then it is to be called again.
+    counts, and the end; `withins` has what WITHIN allows its matches. `floors` is empty, or has for
+    each row the first one that a match it completes may start with. Returns a status: PAUSED after
+    about as much work as given, FULL when a table is short; then it is to be called again.
     """
     (
         nodes, entries, edges, links, found, taken, rivals, ways, visited, path,
@@ -218,6 +218,7 @@ def match_by_completion(
     filled[ROOM] = UNLIMITED
     for segment in range(place[SEGMENT], len(bounds)):
         place[SEGMENT] = segment
+        within = withins[segment]
         origin, low, high = bounds[segment, 0], bounds[segment, 1], bounds[segment, 3]
         if place[NEXT_ROW] < 0:
             empty_graph(lists, newest, fill)
@@ -320,7 +321,7 @@ def match_by_start(
     truth: Booleans,
     times: Integers,
     kind: int,
-    within: int,
+    withins: Integers,
     watermark: int,
     bounds: Integers,
     first_ordinal: Integers,
@@ -355,6 +356,7 @@ def match_by_start(
     one_each = skip in (SKIP_NEXT_ROW, SKIP_PAST_LAST) or consume_selected or consume_all
     for segment in range(place[SEGMENT], len(bounds)):
         place[SEGMENT] = segment
+        within = withins[segment]
         origin, low = bounds[segment, 0], bounds[segment, 1]
         completed, high = bounds[segment, 2], bounds[segment, 3]
         if place[AT_START] < 0:

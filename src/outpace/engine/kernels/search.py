@@ -107,7 +107,6 @@ class SearchRules(NamedTuple):
     start_bits: int
     second_bits: int
     matches_empty: bool
-    within: int
     within_kind: int
     skip: int
     skip_bits: int
@@ -121,7 +120,8 @@ class SearchRules(NamedTuple):
 class SegmentRows(NamedTuple):
     """The rows of a block, by segment: from `begin` to `visible`; `stop` is the segment's end.
 
-    No later row of a segment has a time less than its `floor`.
+    No later row of a segment has a time less than its `floor`. What WITHIN allows its matches is
+    `within`.
     """
 
     masks: Numbers
@@ -131,6 +131,7 @@ class SegmentRows(NamedTuple):
     stop: Numbers
     first_ordinal: Numbers
     floor: Numbers
+    within: Numbers
     ended: bool
 
 
@@ -251,7 +252,7 @@ def search(
     out_counts, out_rows, out_positions = out.counts, out.rows, out.positions
     out_segment, out_start, out_number = out.segment, out.start, out.number
     out_ends, out_reach, out_passed = out.ends, out.reach, out.passed
-    begins, visibles, stops = rows.begin, rows.visible, rows.stop
+    begins, visibles, stops, withins = rows.begin, rows.visible, rows.stop, rows.within
     ended = rows.ended
     wanted_rows, looked = cursor.wanted, cursor.looked
     sweeping = len(wanted_rows) > 0
@@ -270,6 +271,7 @@ def search(
     for segment in range(cursor.segment[0], len(rows.begin)):
         cursor.segment[0] = segment
         begin, end, stop = begins[segment], visibles[segment], stops[segment]
+        within = withins[segment]
         start = next_row[segment]
         reach = cursor.reach[segment]
         passed = cursor.passed[segment]
@@ -313,10 +315,10 @@ def search(
             deadline = 0
             if rules.within_kind == WITHIN_FIRST:
                 limit_row = max(limit_row, start)
-                while limit_row < end and times[limit_row] - times[start] < rules.within:
+                while limit_row < end and times[limit_row] - times[start] < within:
                     limit_row += 1
                 bound = limit_row
-                deadline = times[start] + rules.within
+                deadline = times[start] + within
             depth = 0
             steps = 0
             memo_on = memo_state[1] != 0
@@ -363,7 +365,7 @@ def search(
                     first = row + 1
                     work -= event
                     if rules.within_kind == WITHIN_PREVIOUS and state > 0:
-                        deadline = times[row] + rules.within
+                        deadline = times[row] + within
                     while True:
                         if move == group:
                             if alive == 0:
@@ -860,9 +862,9 @@ def _accepts(
     if absent:
         deadline = 0
         if rules.within_kind == WITHIN_FIRST:
-            deadline = rows.times[start] + rules.within
+            deadline = rows.times[start] + rows.within[segment]
         elif rules.within_kind == WITHIN_PREVIOUS:
-            deadline = rows.times[row] + rules.within
+            deadline = rows.times[row] + rows.within[segment]
         event = row + 1
         while True:
             if rules.within_kind != WITHIN_NONE:

@@ -63,7 +63,7 @@ def search_strict(
     """Search from the cursor on, fill the buffers, and say how the call ended."""
     masks, times = rows.masks, rows.times
     size = len(masks)
-    begins, visibles, stops = rows.begin, rows.visible, rows.stop
+    begins, visibles, stops, withins = rows.begin, rows.visible, rows.stop, rows.within
     floor, first_ordinal, ended = rows.floor, rows.first_ordinal, rows.ended
     first_move, target, flags = program.first_move, program.target, program.flags
     variables, strict_next = program.variable, program.strict_next
@@ -88,6 +88,7 @@ def search_strict(
     for segment in range(cursor.segment[0], len(begins)):
         cursor.segment[0] = segment
         begin, end, stop = begins[segment], visibles[segment], stops[segment]
+        within = withins[segment]
         start = next_row[segment]
         reach = reaches[segment]
         passed = passes[segment]
@@ -116,10 +117,10 @@ def search_strict(
             deadline = 0
             if rules.within_kind == WITHIN_FIRST:
                 limit_row = max(limit_row, start)
-                while limit_row < end and times[limit_row] - times[start] < rules.within:
+                while limit_row < end and times[limit_row] - times[start] < within:
                     limit_row += 1
                 bound = limit_row
-                deadline = times[start] + rules.within
+                deadline = times[start] + within
             memo_on = memo_state[1] != 0
             depth = 0
             state = 0

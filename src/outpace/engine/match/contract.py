@@ -78,6 +78,8 @@ class Block:
     spans
         Where the order is uncertain: for each partition the true times from which up to which
         (exclusive) its matches lie, all of which its end decides; None: any.
+    within
+        For each partition what WITHIN allows its matches; None: what the query says.
     """
 
     columns: Mapping[str, pa.Array]
@@ -92,6 +94,7 @@ class Block:
     stream: tuple[Integers, Integers] | None = None
     arrived: int | None = None
     spans: Integers | None = None
+    within: Integers | None = None
 
     @property
     def size(self) -> int:
@@ -102,6 +105,29 @@ class Block:
     def next_arrival(self) -> int:
         """The number that a row which comes behind all others would have."""
         return int(self.arrivals.max(initial=-1)) + 1 if self.arrived is None else self.arrived
+
+    def part(self, low: int, high: int) -> Block:
+        """Return the partitions from one on up to another, which are not copied."""
+        begin, end = int(self.segments[low]), int(self.segments[high])
+        rows = slice(begin, end)
+        return replace(
+            self,
+            columns={name: one.slice(begin, end - begin) for name, one in self.columns.items()},
+            segments=self.segments[low : high + 1] - begin,
+            visible=self.visible[low:high] - begin,
+            ordinals=self.ordinals[rows],
+            arrivals=self.arrivals[rows],
+            times=self.times[rows],
+            floors=self.floors[rows] - begin,
+            spans=None if self.spans is None else self.spans[low:high],
+            within=None if self.within is None else self.within[low:high],
+        )
+
+    def withins(self, within: int | None) -> Integers:
+        """Return for each partition what WITHIN allows, where a query says so much of all."""
+        if self.within is not None:
+            return self.within
+        return np.full(len(self.segments) - 1, within or 0, np.int64)
 
     def clock(self) -> tuple[Integers, Integers]:
         """Return the times that the watermark has passed, and the arrivals that moved it there."""

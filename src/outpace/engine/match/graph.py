@@ -134,7 +134,6 @@ class _GraphRules:
     """The rules by which candidates become matches, as kernels see them."""
 
     kind: int
-    within: int
     skip: int
     strict: bool
     targets: Booleans
@@ -149,7 +148,6 @@ class _GraphRules:
         variables = skip_variables(task.bound)
         return _GraphRules(
             kind=within_kind(task),
-            within=task.bound.within or 0,
             skip=_SKIPS[query.effective_skip.skip],
             strict=query.effective_skip.strict,
             targets=np.array([p.variable in variables for p in task.program.positions], np.bool_),
@@ -260,7 +258,8 @@ class GraphMatcher:
         bounds = np.stack([origin, low, completed, end], axis=1)
         settled = known_from(block)
         common = (
-            self.layout, truth, read_only(block.times), rules.kind, rules.within, block.watermark,
+            self.layout, truth, read_only(block.times), rules.kind,
+            block.withins(self.task.bound.within), block.watermark,
             bounds, origin - shift, settled, block.ended,
             takes_max, self.task.pace.work, rules.targets,
         )  # fmt: skip

@@ -126,7 +126,7 @@ class KernelMatcher:
         return self._run(block, resume) or self._twin(block, resume)
 
     def _run(self, block: Block, resume: Resume) -> Outcome | None:
-        rows = _rows(block, self._masks(block))
+        rows = self._rows(block)
         cursor = _cursor(block, resume)
         buffers = _MatchRoom.of(block.size)
         if self._chain is not None:
@@ -171,7 +171,7 @@ class KernelMatcher:
         Sweep, or None
             None where compiled arithmetic gives up, and only the twin can tell whether it must.
         """
-        rows = _rows(block, self._masks(block))
+        rows = self._rows(block)
         cursor = _cursor(block, Resume.fresh(len(block.segments) - 1))
         cursor.next_row[:] = block.segments[:-1]
         buffers = _MatchRoom.of(block.size)
@@ -192,6 +192,9 @@ class KernelMatcher:
         starts = None if self._chain is None else partial(self._starts, rows)
         return Sweep(found, cursor.next_row, cursor.looked, starts)
 
+    def _rows(self, block: Block) -> SegmentRows:
+        return _rows(block, self._masks(block), self._task.bound.within)
+
     def _starts(self, rows: SegmentRows, low: int) -> Integers:
         """Return the rows from one on that a chain may start with, unless WITHIN has passed."""
         assert self._chain is not None
@@ -199,7 +202,7 @@ class KernelMatcher:
         if self._rules.within_kind != kernels.WITHIN_FIRST:
             return starts
         segment = np.searchsorted(rows.begin, starts, "right") - 1
-        return starts[rows.floor[segment] - rows.times[starts] < self._rules.within]
+        return starts[rows.floor[segment] - rows.times[starts] < rows.within[segment]]
 
     def ready(self, size: int) -> bool:
         """Say whether compiled code is to match a block of this size now, rather than the twin.
@@ -436,7 +439,7 @@ def _from_zero(size: int) -> Integers:
     return values
 
 
-def _rows(block: Block, masks: npt.NDArray[Any]) -> SegmentRows:
+def _rows(block: Block, masks: npt.NDArray[Any], within: int | None) -> SegmentRows:
     begin, stop = block.segments[:-1].copy(), block.segments[1:].copy()
     visible = block.visible.copy()
     floor = np.full(len(begin), block.watermark, np.int64)
@@ -452,6 +455,7 @@ def _rows(block: Block, masks: npt.NDArray[Any]) -> SegmentRows:
         stop=stop,
         first_ordinal=_first_ordinals(block),
         floor=floor,
+        within=block.withins(within),
         ended=block.ended,
     )
 

@@ -138,7 +138,6 @@ def rules(task: Task, path_variables: Iterable[int]) -> search.SearchRules:
         start_bits=_bits(program.positions[target].variable for target in targets),
         second_bits=_second_bits(program),
         matches_empty=program.matches_empty,
-        within=0 if bound.within is None else bound.within,
         within_kind=kind,
         skip=_SKIPS[skip.skip],
         skip_bits=_bits(skip_variables(bound)),

@@ -108,7 +108,7 @@ def make_twin(
     plan = SearchPlan.of(
         task.program,
         [p.kind is PredicateClass.PATH for p in task.bound.predicates],
-        task.bound.within,
+        task.bound.within is not None,
         WithinKind.FIRST_TO_LAST if task.bound.query.bound is None else task.bound.query.bound.kind,
         step_budget=task.step_budget,
         remember=not task.timeouts,
@@ -127,9 +127,9 @@ def make_twin(
             return counted.work + _STEPS_AT_ONCE
 
         counted = steps or StepBudget(_STEPS_AT_ONCE, more)
-        for index in range(len(block.segments) - 1):
+        for index, within in enumerate(block.withins(task.bound.within).tolist()):
             part = _SegmentMatcher(
-                plan, rules, block, resume, index, truth, decisions, emitted, counted
+                plan, rules, block, resume, index, truth, decisions, emitted, counted, within
             )
             parts.append(part)
             part.run()
@@ -254,6 +254,7 @@ class _SegmentMatcher:
         decisions: Decisions,
         emitted: _EmittedMatches,
         steps: StepBudget,
+        within: int,
     ) -> None:
         self._rules, self._index, self._emitted = rules, index, emitted
         self._low, self._high = int(block.segments[index]), int(block.segments[index + 1])
@@ -277,6 +278,7 @@ class _SegmentMatcher:
                 self._base == 0,
                 times,
                 max(newest, block.watermark),
+                within,
                 masks,
                 predicates.asking(index),
             ),

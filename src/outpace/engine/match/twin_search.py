@@ -110,6 +110,8 @@ class SearchSegment:
         Event times, empty without WITHIN.
     floor
         No later row has a time less than this.
+    within
+        What WITHIN allows, where there is one.
     masks, ask
         The predicates, see `masks.Predicates`.
     """
@@ -119,6 +121,7 @@ class SearchSegment:
     first: bool
     times: Sequence[int]
     floor: int
+    within: int
     masks: Sequence[bytes | None]
     ask: Ask
 
@@ -131,8 +134,8 @@ class SearchPlan:
     ----------
     program
         The automaton of the pattern.
-    within, kind
-        WITHIN, or None.
+    timed, kind
+        Whether there is a WITHIN, and of which kind.
     step_budget
         How many steps the search from one start may take.
     remember
@@ -148,7 +151,7 @@ class SearchPlan:
     """
 
     program: Program
-    within: int | None
+    timed: bool
     kind: WithinKind
     step_budget: int
     remember: bool
@@ -161,7 +164,7 @@ class SearchPlan:
     def of(
         program: Program,
         reads_run: Sequence[bool],
-        within: int | None,
+        timed: bool,
         kind: WithinKind,
         *,
         step_budget: int,
@@ -176,9 +179,7 @@ class SearchPlan:
         groups = tuple(_groups(moves) for moves in follow)
         pure = _pure(program, reads_run)
         plain = tuple(_is_plain(*each) for each in zip(follow, program.ends, strict=True))
-        return SearchPlan(
-            program, within, kind, step_budget, remember, initial, groups, pure, plain
-        )
+        return SearchPlan(program, timed, kind, step_budget, remember, initial, groups, pure, plain)
 
 
 @dataclass(slots=True)
@@ -375,11 +376,11 @@ class Walk:
 
     def _deadline(self, row: int) -> int | None:
         """Return the time that the take after `row` must come before."""
-        within = self._plan.within
-        if within is None:
+        if not self._plan.timed:
             return None
         first_to_last = self._plan.kind is WithinKind.FIRST_TO_LAST
-        return self._segment.times[self.rows[0] if first_to_last else row] + within
+        since = self.rows[0] if first_to_last else row
+        return self._segment.times[since] + self._segment.within
 
     def _strict_takes(
         self, frame: _RunFrame, moves: tuple[Transition, ...]
