@@ -324,13 +324,14 @@ def explain(
         plan = plan_session_files(active_session(), data, query)
         return explain_plan(query, plan)
     if _is_spark_frame(data):
+        from outpace.hosts.spark.frame import flagged
         from outpace.hosts.spark.schema import arrow_schema
 
         if _is_stream(data):
             from outpace.hosts.spark.stream_search import plan_frame
 
             return explain_plan(query, plan_frame(data, query, names, replays=replays))
-        return explain_plan(query, plan_query(query, arrow_schema(data)))
+        return explain_plan(query, plan_query(query, arrow_schema(flagged(data, query))))
     return explain_plan(query, to_arrow(data, query).schema)
 
 

@@ -28,6 +28,7 @@ from outpace.pattern.setting import (
     ClockSpan,
     ColumnName,
     EventSpan,
+    FlagName,
     Inner,
     Number,
     NumberRange,
@@ -366,7 +367,7 @@ def _value(kind: SettingKind) -> st.SearchStrategy[Any]:
             return st.floats(low, most, allow_nan=False, allow_infinity=False)
         case Choice(members=members):
             return st.sampled_from(members)
-        case ColumnName():
+        case ColumnName() | FlagName():
             return names()
         case NumberRange():
             part = st.floats(0, 1)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
@@ -175,7 +176,8 @@ class Intake(SavedPart):
     def aside(self, released: ReleasedEvents) -> list[SetAside]:
         """Return the events that take no part, as they came."""
         found = [(Aside.LATE, released.late), (Aside.INVALID, released.invalid)]
-        name, added = self._spec.query.name, [EVENT_ID.name] * self._spec.identified
+        name, flag = self._spec.query.name, self._spec.flag
+        added = [EVENT_ID.name] * self._spec.identified + ([] if flag is None else [flag.name])
         return [
             SetAside(name, kind, rows.drop_columns(added))
             for kind, rows in found
@@ -213,7 +215,7 @@ class Intake(SavedPart):
     def _arrive(self, message: EventsArrived) -> ReleasedEvents:
         """Let the order take events, with their ids."""
         spec, source = self._spec, message.source
-        rows = self._fitted(message.rows)
+        rows = self._flagged(self._fitted(message.rows))
         before = self.order, self._follows
         given = spec.disorder is not None or spec.sources is not None or not spec.checked
         if (message.watermark != NO_TIME or self._follows) and not given:
@@ -289,6 +291,8 @@ class Intake(SavedPart):
         """
         spec, schema = self._spec, rows.schema
         known = spec.arriving if spec.brings_ids else spec.schema
+        if spec.brings_ids and spec.flag is not None:
+            known = known.remove(known.get_field_index(spec.flag.name))
         if schema.equals(known, check_metadata=True):
             return rows
         for field in spec.events if spec.disorder is None else spec.schema:
@@ -306,6 +310,15 @@ class Intake(SavedPart):
             return rows  # Nothing but their number counts.
         columns = [rows.column(field.name) for field in there]
         return pa.Table.from_arrays(columns, schema=pa.schema(there))
+
+    def _flagged(self, rows: pa.Table) -> pa.Table:
+        """Return rows, none of which a flag says anything of, where they do not bring it."""
+        flag = self._spec.flag
+        if flag is None:
+            return rows
+        ids = rows.schema.get_field_index(EVENT_ID.name)
+        column = pa.array(np.zeros(rows.num_rows, np.bool_))
+        return rows.add_column(rows.num_columns if ids < 0 else ids, flag, column)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""

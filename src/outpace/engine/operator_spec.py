@@ -139,6 +139,16 @@ class OperatorSpec:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property
+    def flag(self) -> pa.Field | None:
+        """The column that says which events went on because a time was up, where none brings it."""
+        return None if self.disorder is None else self.disorder.flag_for(self.schema)
+
+    @cached_property
+    def readable(self) -> pa.Schema:
+        """The columns that the query may read."""
+        return self.schema if self.flag is None else self.schema.append(self.flag)
+
+    @cached_property
     def task(self) -> Task | None:
         """The pattern as it is matched; None for a user-defined operator.
 
@@ -146,7 +156,7 @@ class OperatorSpec:
         """
         task = self.given
         if task is None and self.query.operator is None:
-            task = prepare(self.query, self.schema, timeouts=self.timeouts)
+            task = prepare(self.query, self.readable, timeouts=self.timeouts)
         if task is not None and self.disorder is not None and self.query.corrects:
             task = replace(task, bound=with_changes(task.bound))
         return with_clock_errors(task) if self.measured and task is not None else task
@@ -169,7 +179,7 @@ class OperatorSpec:
     @cached_property
     def bound(self) -> BoundQuery:
         """The query, bound to the columns that come."""
-        return bind_operator(self.query, self.schema) if self.task is None else self.task.bound
+        return bind_operator(self.query, self.readable) if self.task is None else self.task.bound
 
     @property
     def output(self) -> pa.Schema:
@@ -190,7 +200,7 @@ class OperatorSpec:
             query = query.over(LandmarkWindows())
         if query.windows is None:
             return None
-        windows = bind_windows(query, self.schema)
+        windows = bind_windows(query, self.readable)
         if self.event_driven and windows.time is None:
             # Who promises how far matches have come asks when windows started.
             windows = replace(windows, time=self.bound.time)
@@ -225,7 +235,7 @@ class OperatorSpec:
     def arriving(self) -> pa.Schema:
         """The columns that events have when they are put in order."""
         added = self.identified and EVENT_ID.name not in self.schema.names
-        return self.schema.append(EVENT_ID) if added else self.schema
+        return self.readable.append(EVENT_ID) if added else self.readable
 
     @property
     def measured(self) -> bool:
@@ -245,7 +255,7 @@ class OperatorSpec:
     def kept(self) -> pa.Schema:
         """The columns that instances need."""
         if self.task is None:
-            return self.schema
+            return self.readable
         wanted = {*kept_columns(self.task, self.bound.schema), EVENT_ID.name}
         if self.disorder is not None and self.corrects:
             wanted.add(self.disorder.time)  # Who finds a match says what time it depends on.
@@ -274,10 +284,12 @@ class OperatorSpec:
         """
         if self.task is None or self.timeouts or counts_unused(self.bound, self.windows):
             return None
-        moved = None
-        if self.sources is not None and self.disorder is not None:
-            moved = self.disorder.time
-        bits = with_bits(self.task, moved=moved)
+        unknown = frozenset[str]()
+        if self.disorder is not None:
+            flag = self.disorder["flag"]
+            known = [self.disorder.time] if self.sources is not None else []
+            unknown = frozenset(name for name in (*known, flag) if name is not None)
+        bits = with_bits(self.task, unknown=unknown)
         return bits if bits.drop_unused else None
 
     @property

@@ -65,8 +65,8 @@ class GroupMember:
     def bits(self) -> BitTask:
         """Its pattern, where rows bring bits."""
         assert self.whole.task is not None
-        moved = self.disorder.moved(clocks=self.whole.sources is not None)
-        return with_bits(self.whole.task, moved=moved)
+        unknown = self.disorder.changed(clocks=self.whole.sources is not None)
+        return with_bits(self.whole.task, unknown=unknown)
 
     @cached_property
     def spec(self) -> OperatorSpec:

@@ -32,7 +32,7 @@ from outpace.explanation.picture import Picture, dot, picture_of
 from outpace.explanation.picture_svg import svg
 from outpace.pattern import ast
 from outpace.pattern.bind.check import check_clauses
-from outpace.pattern.bind.disorder import disorder_text
+from outpace.pattern.bind.disorder import disorder_text, missing_flag
 from outpace.pattern.disorder import Late
 from outpace.pattern.group import QueryGroup, naming_query
 from outpace.pattern.notation.print_pattern import print_pattern
@@ -241,6 +241,8 @@ def explain(query: Query, data: pa.Schema | Plan[Any] | None = None) -> Explanat
     if data is None:
         return Explanation(query, program)
     if isinstance(data, pa.Schema):
+        if (flag := missing_flag(query, data.names)) is not None:
+            data = data.append(pa.field(flag, pa.bool_()))
         operator = OperatorSpec(query, data)
         assert operator.task is not None, "the clauses have a pattern"
         return Explanation(query, program, operator)

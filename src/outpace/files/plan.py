@@ -22,10 +22,12 @@ from outpace.engine.event import EVENT_ID
 from outpace.engine.match.bits import BitTask, with_bits
 from outpace.engine.match.task import kept_columns, prepare
 from outpace.engine.rows.times import as_integers
+from outpace.errors import UnsupportedError
 from outpace.files.blocks import bucket_count, cut_keys, pack_units, packed_bytes
 from outpace.files.order import GroupOrder, order_groups
 from outpace.files.parquet import FileList, RowGroup
 from outpace.files.prune import may_start, may_use
+from outpace.pattern.bind.disorder import missing_flag
 from outpace.pattern.bind.window_kinds import ByCount, ByTime, bind_windows
 from outpace.pattern.bound import Predicate
 from outpace.pattern.notation.print_name import print_name
@@ -204,6 +206,12 @@ def plan_files(files: FileList, query: Query, *, shuffles: bool = True) -> Plan[
       divided in batches of windows: 1 share
       duplicates: a task gives the matches that count for its own windows; nothing is merged
     """
+    if (flag := missing_flag(query, files.schema.names)) is not None:
+        raise UnsupportedError(
+            f"the files have no column '{flag}', which flags what a timeout lets go on",
+            where="disorder",
+            hint="leave out flag: files are in order",
+        )
     crossing, predicates = _read_by_tasks(query, files.schema)
     plan = plan_rows(query, crossing)
     files = files.with_places() if crossing.brings_places else files

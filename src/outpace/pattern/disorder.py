@@ -22,6 +22,7 @@ from outpace.pattern.setting import (
     ColumnValues,
     Duration,
     EventSpan,
+    FlagName,
     Inner,
     Number,
     NumberRange,
@@ -112,6 +113,11 @@ class Disorder:
         one that says nothing: "2 s", or {"camera": "2 s", "door": "1 min"}. By default, and for a
         source that is not named, they wait until it speaks. What a source sends that lies behind
         the others, when it speaks again, is late.
+    flag
+        The name of a column that says of each event whether it went on because a time was up, by
+        `patience` or by the timeout of `Sequence`, and not because it was its turn: others that
+        belong before it may be missing. Conditions and measures read it like any other column. The
+        input need not have it; where it does, an event that is flagged there stays so.
     """
 
     #: What `explain` says of a kind; the names of settings in braces become their values.
@@ -141,6 +147,7 @@ class Disorder:
     patience: Duration | str | Mapping[str, Duration | str] | SourceSpans | None = field(
         default=None, kw_only=True, metadata=setting(ClockSpan(lasting=True, by_source=True))
     )
+    flag: str | None = field(default=None, kw_only=True, metadata=setting(FlagName()))
 
     @property
     def corrects(self) -> bool:
@@ -163,6 +170,12 @@ class Disorder:
                 hint=f'write {name}(..., late="correct", horizon="10 s"), in SQL LATE CORRECT '
                 "HORIZON '10 s'",
             )
+        if self.flag is not None and not self._waits_by_clock:
+            raise BindError(
+                "flag says which events went on because a time was up, but none does so",
+                where=name,
+                hint='add patience="2 s", use op.Sequence, or leave out flag',
+            )
 
     @property
     def options(self) -> dict[str, Any]:
@@ -171,7 +184,7 @@ class Disorder:
         Examples
         --------
         >>> list(KSlack(5, late="pass").options)
-        ['late', 'invalid', 'ahead', 'arrival', 'horizon', 'patience']
+        ['late', 'invalid', 'ahead', 'arrival', 'horizon', 'patience', 'flag']
         """
         return {one.name: getattr(self, one.name) for one in settings_of(Disorder)}
 
@@ -183,6 +196,10 @@ class Disorder:
         """
         if self.arrival is not None:
             return False
+        return self._waits_by_clock
+
+    @property
+    def _waits_by_clock(self) -> bool:
         spans = [one.name for one in settings_of(type(self)) if isinstance(one.kind, ClockSpan)]
         return any(getattr(self, name) is not None for name in spans)
 
@@ -513,7 +530,7 @@ class Speculative(Disorder):
     --------
     >>> Speculative("2 s", alpha=0.5).slack
     KSlack(late=<Late.DROP: 'drop'>, invalid=<Invalid.FAIL: 'fail'>, ahead=None, arrival=None,
-    horizon=None, patience=None, slack=datetime.timedelta(seconds=2))
+    horizon=None, patience=None, flag=None, slack=datetime.timedelta(seconds=2))
     """
 
     immaterial: ClassVar[frozenset[str]] = frozenset({"checkpoints"})
@@ -545,6 +562,12 @@ class Speculative(Disorder):
                 f"{asked} is not for op.Speculative: late is what comes after more than K",
                 where="op.Speculative",
                 hint='write late="drop" or "side", without horizon',
+            )
+        if self.flag is not None:
+            raise BindError(
+                "flag is not for op.Speculative: events go on early, and are corrected",
+                where="op.Speculative",
+                hint="leave out flag",
             )
         # Named in full: a class with slots is made twice, and `super()` finds the first.
         Disorder.__post_init__(self)

@@ -150,6 +150,15 @@ class ColumnName:
 
 
 @dataclass(frozen=True, slots=True)
+class FlagName:
+    """The name of a column of booleans that the input may have, and that is added otherwise."""
+
+    def checked(self, value: Any, name: str) -> str:
+        """Return the name."""
+        return a_text(value, name)
+
+
+@dataclass(frozen=True, slots=True)
 class SourceName:
     """The name of a source, as the column `source` of the input has it."""
 
@@ -194,7 +203,15 @@ class Inner:
 
 
 SettingKind: TypeAlias = (
-    EventSpan | ClockSpan | Number | Choice | ColumnName | SourceName | NumberRange | Inner
+    EventSpan
+    | ClockSpan
+    | Number
+    | Choice
+    | ColumnName
+    | FlagName
+    | SourceName
+    | NumberRange
+    | Inner
 )
 
 
@@ -244,7 +261,7 @@ def settings_of(declaring: type) -> tuple[Setting, ...]:
     --------
     >>> from outpace.pattern.disorder import KSlack
     >>> [setting.name for setting in settings_of(KSlack)]
-    ['slack', 'late', 'invalid', 'ahead', 'arrival', 'horizon', 'patience']
+    ['slack', 'late', 'invalid', 'ahead', 'arrival', 'horizon', 'patience', 'flag']
     """
     declared = sorted(fields(declaring), key=lambda one: one.kw_only is True)
     return tuple(_setting(one.name, one.metadata[_KIND], one.default) for one in declared)

@@ -111,7 +111,7 @@ def plan_crossing(
     schema: pa.Schema,
     *,
     timeouts: bool = False,
-    moved: str | None = None,
+    unknown: frozenset[str] = frozenset(),
     places: bool = False,
 ) -> Crossing:
     """Decide what of rows of a schema crosses.
@@ -122,8 +122,8 @@ def plan_crossing(
         The query, and the input's columns.
     timeouts
         Whether partial matches that WITHIN ended are asked for.
-    moved
-        The time, where events may get another one behind the crossing.
+    unknown
+        The columns whose values events may get behind the crossing, as the time.
     places
         Whether rows bring their places among all where ids are asked for, as a column of their own.
     """
@@ -132,7 +132,7 @@ def plan_crossing(
     task = prepare(query, schema, timeouts=timeouts)
     if places:
         task = with_places(task)
-    bits, computed = _computed_by_catalyst(task, moved)
+    bits, computed = _computed_by_catalyst(task, unknown)
     windows = None if query.windows is None else bind_windows(query, schema)
     schema = task.bound.schema
     used = {*kept_columns(bits.task, schema), *(() if windows is None else windows.columns)}
@@ -155,10 +155,10 @@ def with_places(task: Task) -> Task:
 
 
 def _computed_by_catalyst(
-    task: Task, moved: str | None
+    task: Task, unknown: frozenset[str]
 ) -> tuple[BitTask, tuple[tuple[str, str], ...]]:
     """Return the query that reads bits, and the variable and the Spark SQL of each bit."""
-    bits = with_bits(task, lambda condition: catalyst_text(condition) is not None, moved)
+    bits = with_bits(task, lambda condition: catalyst_text(condition) is not None, unknown)
     computed = []
     for predicate in bits.predicates:
         assert predicate.expression is not None

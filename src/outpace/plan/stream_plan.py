@@ -105,6 +105,9 @@ class StageDivision(Division):
             if isinstance(span, datetime.timedelta):
                 silent = f"{who} that is silent for {print_duration(span)}"
                 order.append(f"{silent} holds the others back no longer")
+        if disorder["flag"] is not None:
+            shown = print_name(disorder["flag"])
+            order.append(f"{shown} says of events whether they went on because a time was up")
         if packing.clocks:
             order.append(f"rows with a {CLOCK} compare that of their source, and are no events")
         if query.follows_load:
@@ -186,12 +189,19 @@ def plan_stream(
         # Who sent an event is known by its cell, and breaks ties without a column.
         disorder = replace(disorder, ties=tuple(name for name in disorder.ties if name != SOURCE))
     clocks = sources is not None and _has_clocks(schema)
-    moved = disorder.moved(clocks=clocks)
-    crossing = plan_crossing(query, schema, timeouts=timeouts, moved=moved)
+    flag = disorder.flag_for(schema)
+    crossing = plan_crossing(
+        query,
+        schema if flag is None else schema.append(flag),
+        timeouts=timeouts,
+        unknown=disorder.changed(clocks=clocks),
+    )
     bits = crossing.bits
     known = schema if bits is None else bits.task.bound.schema
     side = disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE
     stay = set() if side else {*schema.names} - {*crossing.columns, *disorder.columns}
+    if flag is not None:
+        stay.add(flag.name)  # No row brings it.
     if sources is not None and not disorder.divisible:
         stay.discard(SOURCE)  # One place brings the events of all sources into order.
     events = pa.schema([field for field in known if field.name not in stay])
@@ -238,7 +248,7 @@ def plan_stream(
     packed.update([CLOCK] if clocks else [])
     # Time passes with events that no step can use, so they cross and are left out after.
     columns = tuple(name for name in schema.names if name in packed)
-    crossing = replace(crossing, columns=columns, drop_unused=False)
+    crossing = replace(crossing, schema=schema, columns=columns, drop_unused=False)
     return Plan(stages[0].operator, crossing, StageDivision(packing, stages))
 
 

@@ -50,6 +50,8 @@ class SequenceOracle:
         self.held: dict[int, tuple[int, int, int]] = {}
         self.late: list[int] = []
         self.order: list[int] = []
+        #: Those let in because a time was up.
+        self.timed: set[int] = set()
 
     def patience(self) -> int:
         """Equation 3.11; the longest until the first gap is over."""
@@ -99,5 +101,6 @@ class SequenceOracle:
             arrival, _, row = self.held.pop(number)
             gone.append(arrival)
             self.order.append(row)
+            self.timed.add(row)
             self.expected = number + 1
         self.passed = min(gone)

@@ -43,8 +43,9 @@ import numpy as np
 from outpace.compiler.kernel import compiled_when_worth, compiled_within
 from outpace.engine.arrays import Bytes, Floats, Integers
 
-#: What becomes of an event: it is held, let in, or late.
-HELD, ADMITTED, LATE = range(3)
+#: What becomes of an event: it is held, let in, late, or let in as its time was up, or that of one
+#: that it waited with.
+HELD, ADMITTED, LATE, TIMED = range(4)
 
 #: The number to come, the arrival of the last event with such a one, when the time of a held event
 #: is up at the earliest, and when the first event came that was held at the last gap that stayed.
@@ -225,7 +226,9 @@ def _pass_time(
         whole[PASSED] = min(whole[PASSED], arrivals[row])
         order[entered] = row
         entered += 1
-        row = _let_in(row, numbers, after, before, whole, fates)
+        behind = _let_in(row, numbers, after, before, whole, fates)
+        fates[row] = TIMED
+        row = behind
     whole[DUE] = NEVER
     while row >= 0:
         whole[DUE] = min(whole[DUE], due[row])

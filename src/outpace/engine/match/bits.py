@@ -85,7 +85,7 @@ def columns_read(predicates: Sequence[Predicate]) -> tuple[str, ...]:
 def with_bits(
     task: Task,
     computable: Callable[[BoundExpression], bool] = lambda _: True,
-    moved: str | None = None,
+    unknown: frozenset[str] = frozenset(),
 ) -> BitTask:
     """Return the query with bits, or as it was where they would save neither column nor row.
 
@@ -95,8 +95,9 @@ def with_bits(
         The query.
     computable
         Says of a condition whether it can be computed where the rows are; others stay as they are.
-    moved
-        The time, where events may still get another one: conditions that read it stay, too.
+    unknown
+        The columns whose values events may still get, as the time: conditions that read one stay,
+        too.
 
     Examples
     --------
@@ -111,7 +112,7 @@ def with_bits(
     """
 
     def settled(condition: BoundExpression) -> bool:
-        reads = any(isinstance(node, Read) and node.column == moved for node in walk(condition))
+        reads = any(isinstance(node, Read) and node.column in unknown for node in walk(condition))
         return not reads and computable(condition)
 
     bound = task.bound

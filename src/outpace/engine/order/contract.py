@@ -9,8 +9,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.message import (
     ClockExchange,
     EventsArrived,
@@ -374,3 +375,19 @@ def quarantine_hint(disorder: BoundDisorder) -> str:
 def with_reasons(rows: pa.Table, reasons: list[str]) -> pa.Table:
     """Return invalid events with the reasons why they are."""
     return rows.add_column(0, pa.field(REASON, pa.string()), pa.array(reasons, pa.string()))
+
+
+def with_flags(rows: pa.Table, name: str, some: Booleans) -> pa.Table:
+    """Return events of which some are flagged, beside those that were before.
+
+    Examples
+    --------
+    >>> rows = pa.table({"x": [1, 2, 3], "timed": [False, None, True]})
+    >>> with_flags(rows, "timed", np.array([False, True, False]))["timed"].to_pylist()
+    [False, True, True]
+    """
+    if not some.any():
+        return rows
+    index = rows.schema.get_field_index(name)
+    column = pc.if_else(pa.array(some), pa.scalar(True), rows.column(index))
+    return rows.set_column(index, rows.schema.field(index), column)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.message import ClockExchange, EventsArrived
-from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents
+from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents, with_flags
 from outpace.engine.order.drift import UNKNOWN, ClockReading, SourceClock
 from outpace.engine.order.moments import arrivals_of, halves_of
 from outpace.engine.order.reorderer import units_in
@@ -96,6 +96,7 @@ class ReorderedSources(Order):
         self._disorder = disorder
         self._schema = schema
         self._arrival: str | None = disorder["arrival"]
+        self._flag: str | None = disorder["flag"]
         self._each = dict(sorted(each.items()))
         self._names = tuple(self._each)
         self._numbers = {source: number for number, source in enumerate(self._names)}
@@ -571,14 +572,18 @@ class ReorderedSources(Order):
         run = self._waiting.pop(bound)
         if not len(run):
             return ReleasedEvents.joined([*aside, ReleasedEvents(self._nothing, self._watermark)])
+        unawaited = 0
         if silent:
             went = {one: self._beyond(run, self._watermarks[one]) for one in silent}
-            self._unawaited += max(went.values())
+            unawaited = max(went.values())
+            self._unawaited += unawaited
             for source, count in went.items():
                 self._unawaited_of[source] += count
                 if count:
                     self._note_unawaited(source, run.times[-count], run.times[-1])
         rows = self._order.without_ties(run).drop_columns([OWNER.name])
+        if self._flag is not None and unawaited:
+            rows = with_flags(rows, self._flag, np.arange(len(run)) >= len(run) - unawaited)
         return ReleasedEvents.joined([*aside, ReleasedEvents(rows, self._watermark)])
 
     def _note_unawaited(self, source: str, first: int, last: int) -> None:

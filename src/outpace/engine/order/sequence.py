@@ -27,6 +27,7 @@ from outpace.engine.order.contract import (
     Order,
     ReleasedEvents,
     quarantine_hint,
+    with_flags,
     with_reasons,
 )
 from outpace.engine.order.moments import arrivals_of, take_moments
@@ -58,6 +59,7 @@ class SequenceOrder(Order):
         self._disorder = disorder
         self._time, self._number = disorder.time, disorder["number"]
         self._arrival: str | None = disorder["arrival"]
+        self._flag: str | None = disorder["flag"]
         width = schema.field(self._number).type.bit_width
         self._settings = np.array(
             [
@@ -243,6 +245,10 @@ class SequenceOrder(Order):
             gate._now, gate._promise = int(now[number]), max(gate._promise, events.watermark)
             promise = min(gate._promise, gate._least(gate._held)) if high > low else gate._promise
             gate._inner.note_passed(*passed.get(number, (None, 0)), promise)
+        if one._flag is not None:
+            timed = np.zeros(every.num_rows, np.bool_)
+            timed[index[fates == kernel.TIMED]] = True
+            every = with_flags(every, one._flag, timed)
         late = index[fates == kernel.LATE]
         return AdmittedEvents(
             every, taken, owners, ticks[taken], moved(every, late) if len(late) else None
@@ -370,6 +376,8 @@ class SequenceOrder(Order):
             if self._goes_on:
                 admitted = np.concatenate([passed, admitted])
         entering = moved(every, admitted)
+        if self._flag is not None:
+            entering = with_flags(entering, self._flag, fates[admitted] == kernel.TIMED)
         if several:
             by_turn = np.arange(len(admitted))
             if (self._goes_on and len(passed)) or not self._inner.takes_by_moments(

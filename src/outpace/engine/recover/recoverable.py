@@ -643,6 +643,11 @@ def check_recoverable(spec: OperatorSpec) -> None:
             "late events that are passed on get other times, and are retained with their own",
             hint='drop late events or set them aside, late="side", or save the state of the stream',
         )
+    if spec.disorder is not None and spec.disorder["flag"] is not None:
+        raise UnsupportedError(
+            "events are retained as they came, without what flags those that a timeout let go on",
+            hint="leave out flag, or save the state of the stream",
+        )
     if spec.measured:
         raise UnsupportedError(
             "clocks that are compared change the times of events, which are retained as they came",

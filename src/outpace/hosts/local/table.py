@@ -22,6 +22,7 @@ from outpace.errors import DataError, UnsupportedError
 from outpace.hosts.background import ToilNotice, compile_in_background
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.pattern.argument import a_whole_number, listed, shown
+from outpace.pattern.bind.disorder import missing_flag
 from outpace.pattern.notebook import Text, table_html
 from outpace.pattern.query import Query, Selection, checked_query
 from outpace.report.progress import show_progress
@@ -39,6 +40,9 @@ def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -
 def search(data: TableLike, query: Query, *, progress: Progress | None = None) -> Search:
     """Prepare a search: it runs when something is asked of it, and only as far as needed."""
     table = to_arrow(data, checked_query(query))
+    if (flag := missing_flag(query, table.column_names)) is not None:
+        # A table has every row in its place, so none goes on because a time was up.
+        table = table.append_column(flag, pa.array(np.zeros(table.num_rows, np.bool_)))
     toil = ToilNotice(query.name) if query.bound is None else None
     return Search(table, query, Pace(progress=progress, toil=toil))
 

@@ -36,6 +36,7 @@ from outpace.engine.divide.ranges import (
 )
 from outpace.engine.event import EVENT_ID
 from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
+from outpace.pattern.bind.disorder import missing_flag
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
 from outpace.plan.crossing import Crossing, quoted
@@ -81,6 +82,7 @@ def match_frame(
         from outpace.hosts.spark.stream_search import StreamSearch
 
         return StreamSearch(frame, query, sources, replays).matches()
+    frame = flagged(frame, query)
     schema = arrow_schema(frame)
     if placed:
         schema = pa.schema([field for field in schema if field.name != EVENT_ID.name])
@@ -102,6 +104,12 @@ def match_frame(
         partitions = partitions.sortWithinPartitions(*keys, *order)
     match = partial(match_sorted, partial(_work, plan))
     return map_rows(partitions, match, crossed, plan.bound.output)
+
+
+def flagged(frame: DataFrame, query: Query) -> DataFrame:
+    """Return a DataFrame that is no stream with the flag of a query: no time was up for any row."""
+    flag = missing_flag(query, frame.columns)
+    return frame if flag is None else frame.withColumn(flag, sf.lit(False))
 
 
 def with_places(frame: DataFrame) -> DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from string import Formatter
@@ -33,6 +33,7 @@ from outpace.pattern.setting import (
     ColumnValues,
     Duration,
     EventSpan,
+    FlagName,
     Setting,
     SourceName,
     settings_of,
@@ -97,9 +98,19 @@ class BoundDisorder:
         horizon: int | None = self["horizon"]
         return horizon
 
-    def moved(self, *, clocks: bool) -> str | None:
-        """Return the time, where events may get another one: late ones, or by compared clocks."""
-        return self.time if clocks or self.late is Late.PASS else None
+    def changed(self, *, clocks: bool) -> frozenset[str]:
+        """Return the columns whose values are known when it is the turn of an event, and no sooner.
+
+        These are the time, where late events or those of compared clocks get another one, and what
+        says which events went on because a time was up.
+        """
+        moved = [self.time] if clocks or self.late is Late.PASS else []
+        return frozenset(name for name in (*moved, self["flag"]) if name is not None)
+
+    def flag_for(self, schema: pa.Schema) -> pa.Field | None:
+        """Return the column that flags events, where theirs have none; None where none is asked."""
+        name = self["flag"]
+        return None if name is None or name in schema.names else pa.field(name, pa.bool_())
 
     @property
     def divisible(self) -> bool:
@@ -216,6 +227,8 @@ def bind_disorder(query: Query, schema: pa.Schema) -> BoundDisorder:
     """
     time = _time(query, schema)
     disorder = query.order_of_arrival or InOrder()
+    if disorder.flag is not None:
+        _check_flag(disorder.flag, query)
     ordered = {resolve_column(item.column, schema, "order by") for item in query.order}
     settings = {
         one.name: _bound(one, _value(one, query, disorder), time, schema)
@@ -272,6 +285,8 @@ def _bound(setting: Setting, value: Any, time: str, schema: pa.Schema) -> Any:
                     where="disorder",
                 )
             return column
+        case FlagName():
+            return _flag(value, schema)
         case SourceName() if SOURCE not in schema.names:
             raise BindError(
                 f"{setting.name} names the source '{value}', but the input has no column"
@@ -291,8 +306,48 @@ def _bound(setting: Setting, value: Any, time: str, schema: pa.Schema) -> Any:
     return value
 
 
+def missing_flag(query: Query, names: Iterable[str]) -> str | None:
+    """Return the column that is to flag rows which do not have it; None where there is none.
+
+    Examples
+    --------
+    >>> from outpace.pattern.disorder import Sequence
+    >>> query = Query().disorder(Sequence("1 s", flag="timed"))
+    >>> missing_flag(query, ["ts"]), missing_flag(query, ["ts", "Timed"]), missing_flag(Query(), [])
+    ('timed', None, None)
+    """
+    flag = None if query.order_of_arrival is None else query.order_of_arrival.flag
+    there = flag is None or flag.lower() in (name.lower() for name in names)
+    return None if there else flag
+
+
+def _check_flag(flag: str, query: Query) -> None:
+    """Refuse to order by what is known when it is the turn of an event."""
+    if flag.lower() in (item.column.lower() for item in query.order):
+        raise BindError(
+            f"events are ordered by '{flag}', which is known when it is their turn",
+            where="disorder, flag",
+            hint="name another column for flag, or leave it out of the order",
+        )
+
+
+def _flag(name: str, schema: pa.Schema) -> str:
+    """Return the name of the column that flags events, as the schema spells it if it has it."""
+    found = [field for field in schema if field.name.lower() == name.lower()]
+    if not found:
+        return name
+    kind = found[0].type
+    if len(found) > 1 or not pa.types.is_boolean(kind):
+        raise BindError(
+            f"flag names a column of booleans, but '{found[0].name}' is a {type_name(kind)}",
+            where="disorder",
+            hint="give it a name of its own",
+        )
+    return str(found[0].name)
+
+
 def _is_column(setting: Setting) -> bool:
-    return isinstance(setting.kind, ColumnName)
+    return isinstance(setting.kind, ColumnName | FlagName)
 
 
 def setting_text(value: Any) -> str:

@@ -89,6 +89,12 @@ def bind_join(join: Join, left: pa.Schema, right: pa.Schema) -> BoundJoin:
             hint='wait with op.KSlack("2 s"), or correct: op.KSlack("2 s", late="correct", '
             'horizon="1 min")',
         )
+    if join.disorder is not None and join.disorder.flag is not None:
+        raise UnsupportedError(
+            "a join gives the columns of its sides, and none that flags rows",
+            where="disorder",
+            hint="leave out flag",
+        )
     both = left, right
     for side, schema in zip(SIDES, both, strict=True):
         for field in schema:

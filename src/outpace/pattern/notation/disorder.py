@@ -45,6 +45,7 @@ from outpace.pattern.setting import (
     ClockSpan,
     ColumnName,
     EventSpan,
+    FlagName,
     Inner,
     Number,
     NumberRange,
@@ -138,7 +139,7 @@ def settings_hint(disorder: Disorder) -> str:
     Examples
     --------
     >>> settings_hint(KSlack(5))
-    'DISORDER SLACK takes LATE, INVALID, AHEAD, ARRIVAL, HORIZON and PATIENCE, each once'
+    'DISORDER SLACK takes LATE, INVALID, AHEAD, ARRIVAL, HORIZON, PATIENCE and FLAG, each once'
     """
     word = next(word for word, kind in KINDS.items() if kind is type(disorder))
     *first, last = (one.name.upper() for one in settings_of(type(disorder)) if not one.required)
@@ -256,7 +257,7 @@ def _value(cursor: TokenCursor, setting: Setting) -> Any:
                 words = f"{', '.join(first)} or {last}" if first else last
                 raise cursor.unexpected(f"{words} after {setting.name.upper()}")
             return known[cursor.advance().key]
-        case ColumnName():
+        case ColumnName() | FlagName():
             return cursor.expect_name(f"a column for {setting.name.upper()}").value
         case SourceName():
             return _read_source(cursor, setting.name)
@@ -304,7 +305,7 @@ def _placeholder(kind: SettingKind) -> str:
             return "(order) | interval" if family == "disorder" else "(checkpoints) | number"
         case Choice(members=members):
             return "|".join(member.name.upper() for member in members)
-        case ColumnName():
+        case ColumnName() | FlagName():
             return "column"
         case SourceName():
             return "'source'"

@@ -36,6 +36,7 @@ class Kernel:
         self.held = np.zeros((4, 0), np.int64)
         self.late: list[int] = []
         self.order: list[int] = []
+        self.timed: set[int] = set()
 
     def arrive(self, events: np.ndarray, now: int) -> None:
         """Take events: rows of number, arrival and row."""
@@ -59,7 +60,8 @@ class Kernel:
         entered = int(counts[0])
         self.order += columns[3, order[:entered]].tolist()
         self.late += columns[3, fates == sequence.LATE].tolist()
-        assert (fates[order[:entered]] == sequence.ADMITTED).all()
+        assert np.isin(fates[order[:entered]], (sequence.ADMITTED, sequence.TIMED)).all()
+        self.timed.update(columns[3, fates == sequence.TIMED].tolist())
         stay = int((fates == sequence.HELD).sum())
         self.held = columns[:, order[entered : entered + stay]]
         held = self.held[0]
@@ -120,6 +122,7 @@ def test_as_defined(
     oracle.pass_time(end)
     kernel.arrive(events[:0], end)
     assert (kernel.order, kernel.late) == (oracle.order, oracle.late)
+    assert kernel.timed == oracle.timed
     assert sorted([*kernel.order, *kernel.late]) == list(range(len(sent)))
 
 

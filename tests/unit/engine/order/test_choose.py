@@ -229,6 +229,7 @@ def test_settings_are_bound_by_their_kinds(patient: op.Query) -> None:
         "arrival": None,
         "horizon": None,
         "patience": None,
+        "flag": None,
     }
     assert bound.columns == ("ts", "seq")
     assert str(bound) == (

@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
     [
         *[(name, pa.int64()) for name in ("ts", "at", "seq", "v", "id")],
         ("source", pa.string()),
+        ("timed", pa.bool_()),
     ]
 )
 QUERY = op.Query("q").pattern("A").within(10)
@@ -73,6 +74,7 @@ class Run:
         self._query, self._sources = query, sources
         self.order = self._made()
         self.given: list[tuple[int, int]] = []
+        self.timed: list[int] = []
         self.late: list[int] = []
 
     def _made(self) -> Order:
@@ -96,6 +98,7 @@ class Run:
     def _take(self, released: ReleasedEvents) -> None:
         rows = released.rows.to_pylist()
         self.given += [(row["id"], row["ts"]) for row in rows]
+        self.timed += [row["id"] for row in rows if row["timed"]]
         self.late += [] if released.late is None else released.late["id"].to_pylist()
 
 
@@ -116,6 +119,8 @@ def test_any_cut_between_moments_gives_the_same(
     settings: dict[str, Any] = {"late": late, "arrival": "at"}
     if sources is not None:
         settings["patience"] = patience
+    if settings.get("patience") is not None or kind.startswith("numbers"):
+        settings["flag"] = "timed"
     disorder: Disorder = KINDS[kind](**settings)
     query = QUERY.order_by(*order).disorder(disorder)
     at_once, in_pieces = Run(query, sources), Run(query, sources)
@@ -124,7 +129,7 @@ def test_any_cut_between_moments_gives_the_same(
     for number, (events, told) in enumerate(moments):
         own = []
         for time, seq, value, source in events:
-            one = (time, 2 * number, seq, value, fresh, source)
+            one = (time, 2 * number, seq, value, fresh, source, False)
             own.append(dict(zip(SCHEMA.names, one, strict=True)))
             fresh += 1
         at_once.push(own, told)
@@ -135,13 +140,14 @@ def test_any_cut_between_moments_gives_the_same(
             if saved:
                 in_pieces.resume()
     assert in_pieces.finish() == at_once.finish()
+    assert in_pieces.timed == at_once.timed
 
 
 def given_by(disorder: Disorder, *events: tuple[int, int, int, int]) -> tuple[Any, ...]:
     """Return what an order gives for events in one piece: a time, an arrival, a number, a value."""
     run = Run(QUERY.order_by("ts", "v").disorder(disorder), None)
     rows = [
-        dict(zip(SCHEMA.names, (*event, place, "east"), strict=True))
+        dict(zip(SCHEMA.names, (*event, place, "east", False), strict=True))
         for place, event in enumerate(events)
     ]
     run.push(rows, None)
@@ -167,7 +173,7 @@ def test_numbers_that_rise_do_not_save_times_that_do_not():
 def test_after_an_error_in_a_late_moment_nothing_of_a_piece_is_taken():
     run = Run(QUERY.order_by("ts").disorder(op.InOrder(arrival="at", ahead=10)), None)
     rows = [(5, 0, 1, 0, 0), (3, 1, 2, 0, 1), (99, 2, 3, 0, 2)]
-    table = [dict(zip(SCHEMA.names, (*row, "east"), strict=True)) for row in rows]
+    table = [dict(zip(SCHEMA.names, (*row, "east", False), strict=True)) for row in rows]
     with pytest.raises(op.DataError, match="too far ahead"):
         run.push(table, None)
     run.push(table[:2], None)

@@ -410,10 +410,13 @@ def test_nobody_waits_long_for_a_source_that_is_silent() -> None:
             # What lies behind the others is late.
             yield from Listed("quiet", first=3, size=200).batches(rows)
 
-    query = pairs(op.windows.count(10)).disorder(op.InOrder(patience="0.2 s"))
+    query = pairs(op.windows.count(10)).measures(last="LAST(ts)", timed="LAST(timed)")
+    query = query.disorder(op.InOrder(patience="0.2 s", flag="timed"))
     try:
         with op.run(query, [Quiet("quiet"), Listed("camera", size=50)]) as run:
-            assert next(run).num_rows
+            found = next(run)
+            # The flag travels with the events, to another process, too.
+            assert found["timed"].to_pylist() == [last > 1 for last in found["last"].to_pylist()]
             assert run.metrics.sources["quiet"].events == 3
             over.set()
             list(run)
