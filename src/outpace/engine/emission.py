@@ -76,8 +76,7 @@ class ChangeCounters:
         """
         gone = come = come_wait = sure = sure_wait = 0
         for one in sayings:
-            found, certain, count = one.matches.found, one.certain, len(one)
-            assert found is not None
+            found, certain, count = one.found, one.certain, len(one)
             if not one_row:
                 there = np.flatnonzero(np.diff(one.matches.offsets))
                 found, count = found[there], len(there)
@@ -146,7 +145,7 @@ class SpeculationCounters(ChangeCounters):
 
 def _waited(found: Integers, now: int) -> int:
     """Return how far the greatest time is behind what decided matches, added up."""
-    return 0 if now == NO_TIME else int((now - np.minimum(found, now)).sum())
+    return 0 if now == NO_TIME else int(np.maximum(now - found, 0).sum())
 
 
 def emitted(query: Query, matches: WindowMatches) -> WindowMatches:

@@ -133,13 +133,16 @@ class Instance(Stateful):
         times, arrival = delivery.events.times, delivery.events.arrival
         if not len(times):
             times = as_integers(delivery.events.rows.column(self._spec.disorder.time))
+        in_windows = not isinstance(self._matcher, PartitionMatcher)
         if arrival[-1] - arrival[0] == len(arrival) - 1:
             place = matches.event - arrival[0]
+            if not in_windows and place[0] >= 0 and place[-1] < len(arrival):
+                return matches.found_by(times[place] + 1)
         else:
             place = np.searchsorted(arrival, matches.event)
         place = np.minimum(np.maximum(place, 0), len(arrival) - 1)
         own = arrival[place] == matches.event
-        if not isinstance(self._matcher, PartitionMatcher):
+        if in_windows:
             own &= matches.phase == COMPLETING
         return matches.found_by(np.where(own, times[place] + 1, delivery.standing.bound))
 

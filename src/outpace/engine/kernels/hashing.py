@@ -42,7 +42,14 @@ def _mixed(word: np.uint64) -> np.uint64:
 
 @compiled_when_worth
 def hash_runs(
-    salts: Unsigned, firsts: Unsigned, members: Unsigned, offsets: npt.NDArray[Any], words: Unsigned
+    salts: Unsigned,
+    firsts: Unsigned,
+    members: Unsigned,
+    positions: npt.NDArray[Any],
+    labels: Unsigned,
+    count: int,
+    offsets: npt.NDArray[Any],
+    words: Unsigned,
 ) -> None:
     """Fill `words` with two numbers for each run of members, in which their places count.
 
@@ -50,17 +57,31 @@ def hash_runs(
     ----------
     salts
         For each of the two, a number for the first of a run, and one for each member.
-    firsts, members, offsets
-        What each run begins with, and its members: run i has those from offset i to i + 1.
+    firsts, members, positions, offsets
+        What each run begins with, its members, and where each was taken: run i has those from
+        offset i to i + 1.
+    labels, count
+        The label of each position, and how many labels there are.
     """
     for run in range(len(firsts)):
         begin = offsets[run]
-        for half in range(2):
-            word = _mixed(firsts[run] + salts[0, half])
-            for place in range(begin, offsets[run + 1]):
-                member = members[place] + np.uint64(place - begin) * _GOLDEN
-                word += _mixed(member ^ salts[1, half])
-            words[run, half] = word
+        one, other = _mixed(firsts[run] + salts[0, 0]), _mixed(firsts[run] + salts[0, 1])
+        for place in range(begin, offsets[run + 1]):
+            member = members[place] * np.uint64(count) + labels[positions[place]]
+            member += np.uint64(place - begin) * _GOLDEN
+            one += _mixed(member ^ salts[1, 0])
+            other += _mixed(member ^ salts[1, 1])
+        words[run, 0], words[run, 1] = one, other
+
+
+@compiled_when_worth
+def write_digits(data: npt.NDArray[np.uint8], digits: npt.NDArray[np.uint8]) -> None:
+    """Fill `digits` with two hexadecimal digits for each byte."""
+    ten, zero, letter = np.uint8(9), np.uint8(48), np.uint8(39)
+    for place in range(len(data)):
+        high, low = data[place] >> np.uint8(4), data[place] & np.uint8(15)
+        digits[2 * place] = high + zero + letter * np.uint8(high > ten)
+        digits[2 * place + 1] = low + zero + letter * np.uint8(low > ten)
 
 
 @compiled_when_worth

@@ -13,19 +13,17 @@ with a chance of one in 10^21. So ids are compared, and not what they are made o
 
 from __future__ import annotations
 
-from binascii import hexlify
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers, Unsigned
+from outpace.engine.arrays import Integers, Unsigned, pooled
 from outpace.engine.event import EVENT_ID, event_ids
-from outpace.engine.kernels.hashing import hash_runs
+from outpace.engine.kernels.hashing import hash_runs, write_digits
 from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.meaning import LANES, query_words
 from outpace.engine.match.task import taken_lists
@@ -69,9 +67,10 @@ class MatchIds:
     @property
     def texts(self) -> pa.Array:
         """The ids as MATCH_ID() shows them, 32 hexadecimal digits each."""
-        content = _digits().take(np.ascontiguousarray(self.words).reshape(-1).view(np.uint16))
+        content = pooled(32 * len(self), np.uint8)
+        write_digits(np.ascontiguousarray(self.words).reshape(-1).view(np.uint8), content)
         small = content.nbytes <= np.iinfo(np.int32).max
-        ends = np.arange(0, content.nbytes + 1, 32).astype(np.int32 if small else np.int64)
+        ends = np.arange(0, content.nbytes + 1, 32, dtype=np.int32 if small else np.int64)
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(content)]
         if small:
             return pa.Array.from_buffers(pa.string(), len(self), buffers)
@@ -126,14 +125,6 @@ class MatchIds:
         return MatchIds(self.start, self.words + _mixed(words[:, None] ^ LANES))
 
 
-@cache
-def _digits() -> npt.NDArray[np.uint32]:
-    """Return for each two bytes the four hexadecimal digits that show them, as they lie."""
-    both = np.frombuffer(hexlify(bytes(range(256))), np.uint16)
-    byte = np.arange(1 << 16, dtype=np.uint16).view(np.uint8).reshape(-1, 2)
-    return both[byte].reshape(-1).view(np.uint32)
-
-
 def match_ids(task: Task, block: Block, found: BlockMatches) -> MatchIds:
     """Return for each match what tells it from all others, whichever window it was found in."""
     return identified(task, block, found)()
@@ -169,13 +160,12 @@ class UnmadeIds:
     def _made(self) -> MatchIds:
         if not len(self.start):
             return MatchIds.joined([])
-        labels = max(1, len(self.task.program.names))
-        members = self.taken
-        if len(members):
-            members = members * labels + self.task.variables[self.positions]
-        words = np.empty((len(self.start), 2), np.uint64)
-        first = self.first.view(np.uint64)
-        hash_runs(self.task.salts, first, members.view(np.uint64), self.offsets, words)
+        task, words = self.task, pooled(2 * len(self.start), np.uint64).reshape(-1, 2)
+        count = max(1, len(task.program.names))
+        first, taken, labels = (
+            values.view(np.uint64) for values in (self.first, self.taken, task.variables)
+        )
+        hash_runs(task.salts, first, taken, self.positions, labels, count, self.offsets, words)
         return MatchIds(self.start, words)
 
     def of(self, task: Task, chosen: Integers) -> MatchIds:

@@ -13,7 +13,7 @@ Memory: the matches within the horizon, and those of at most one stretch before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -72,12 +72,6 @@ class GivenMatches:
         """The ids of the matches as they are shown."""
         return self.matches.ids.texts
 
-    def said(self, diff: int, certain: Booleans | bool, begin: int, end: int) -> Saying:
-        """Say something of the matches from one on up to another."""
-        is_all = end - begin == len(self)
-        matches = self.matches if is_all else self.matches.part(begin, end)
-        return Saying(matches, diff, certain, lambda: self.texts.slice(begin, end - begin))
-
     def certain(self, time: int) -> Booleans:
         """Return for each whether it is said that nothing takes it back: so far time has come."""
         certain = self.found <= time
@@ -93,43 +87,71 @@ class GivenMatches:
         )
 
 
-@dataclass(frozen=True)
 class Saying:
     """Matches of which the same is said.
 
     Parameters
     ----------
-    matches
-        The matches.
+    given
+        Matches that came out, these among them.
     diff
         1 where they are new, -1 where they are taken back, 0 where they stay.
     certain
         For each, whether nothing takes it back any more, or for all.
-    shows
-        Returns the ids of the matches as they are shown, where these are kept; None: nobody does.
+    begin, end
+        These are those from one on up to another; all by default.
     """
 
-    matches: WindowMatches
-    diff: int
-    certain: Booleans | bool
-    shows: Callable[[], pa.Array] | None = None
+    def __init__(
+        self,
+        given: GivenMatches,
+        diff: int,
+        certain: Booleans | bool,
+        begin: int = 0,
+        end: int | None = None,
+    ) -> None:
+        self._given, self.diff, self.certain = given, diff, certain
+        self._begin, self._end = begin, len(given) if end is None else end
+        self._is_all = len(self) == len(given)
 
     def __len__(self) -> int:
-        return len(self.matches)
+        return self._end - self._begin
+
+    @cached_property
+    def matches(self) -> WindowMatches:
+        """The matches."""
+        matches = self._given.matches
+        return matches if self._is_all else matches.part(self._begin, self._end)
+
+    @property
+    def found(self) -> Integers:
+        """For each, the time before which all that it depends on lies."""
+        return self._given.found[self._begin : self._end]
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether something else stands for the numbers of windows."""
+        return self._given.matches.turn is not None
+
+    def rows(self, *, one_row: bool) -> pa.Table:
+        """Return the rows of the matches; each may have one."""
+        if self._is_all or not one_row or self._given.matches.copies(len(self)):
+            return self.matches.table
+        return self._given.matches.table.slice(self._begin, len(self))
 
     def texts(self, *, one_row: bool) -> pa.Array:
         """Return for each row the id of its match as it is shown; each match may have one row."""
-        texts = self.matches.ids.texts if self.shows is None else self.shows()
+        texts = self._given.texts
+        texts = texts if self._is_all else texts.slice(self._begin, len(self))
         if one_row:
             return texts
         sizes = np.diff(self.matches.offsets)
         return texts.take(pa.array(np.repeat(np.arange(len(sizes)), sizes)))
 
-    @property
-    def flags(self) -> pa.Array:
-        """For each row whether its match is certain."""
+    def flags(self, rows: int) -> pa.Array:
+        """Return for each of so many rows whether its match is certain."""
         if isinstance(self.certain, bool):
-            return repeated(self.certain, self.matches.table.num_rows)
+            return repeated(self.certain, rows)
         return pa.array(np.repeat(self.certain, np.diff(self.matches.offsets)))
 
 
@@ -220,10 +242,12 @@ class MatchHistory(Stateful, Generic[Mark]):
         else:
             after = GivenMatches.joined(self._found, fresh, certain)
             change = changes(self._before, after)
-            out.append(Saying(change.gone, -1, False))
-            if self._confirms:
-                out.append(Saying(change.confirmed, 0, True))
-            out.append(Saying(change.come, 1, self._confirms and change.certain))
+            if len(change.gone):
+                out.append(Saying(_given(change.gone), -1, False))
+            if self._confirms and len(change.confirmed):
+                out.append(Saying(_given(change.confirmed), 0, True))
+            if len(change.come):
+                out.append(Saying(_given(change.come), 1, self._confirms and change.certain))
             ends = np.cumsum([len(one) for one in fresh], dtype=np.int64)
             fresh = [
                 replace(one, known=change.kept[end - len(one) : end])
@@ -231,19 +255,20 @@ class MatchHistory(Stateful, Generic[Mark]):
             ]
         self._time = max(self._time, certain)
         self._keep(fresh)
-        return [one for one in out if len(one)]
+        return out
 
     def _come(self, given: GivenMatches, time: int) -> list[Saying]:
         """Say that matches come, and which of them are certain: nothing lies before a time."""
         size = len(given)
         if not self._confirms:
-            return [given.said(1, False, 0, size)]
+            return [Saying(given, 1, False)]
         if not given.is_rising:
-            return [given.said(1, given.certain(time), 0, size)]
-        sure = int(np.searchsorted(given.found, time, "right"))
-        if sure in (0, size):
-            return [given.said(1, sure > 0, 0, size)]
-        return [given.said(1, True, 0, sure), given.said(1, False, sure, size)]
+            return [Saying(given, 1, given.certain(time))]
+        if given.found[0] > time:
+            return [Saying(given, 1, False)]
+        sure = int(given.found.searchsorted(time, "right"))
+        parts = [Saying(given, 1, True, 0, sure), Saying(given, 1, False, sure)]
+        return parts if sure < size else parts[:1]
 
     def _keep(self, fresh: Sequence[GivenMatches]) -> None:
         """Note the matches that came out."""
@@ -268,14 +293,15 @@ class MatchHistory(Stateful, Generic[Mark]):
                 continue
             given = parts[place]
             if given.is_rising:
-                begin, end = (int(given.found.searchsorted(t, "right")) for t in (self._time, time))
+                begin = int(given.found.searchsorted(self._time, "right"))
+                end = int(given.found.searchsorted(time, "right"))
                 is_all = end == len(given)
-                sure += [given.said(0, True, begin, end)] if begin < end else []
+                sure += [Saying(given, 0, True, begin, end)] if begin < end else []
             else:
                 certain = given.certain(time)
                 is_all = bool(certain.all())
                 fresh = given.matches.take(np.flatnonzero(certain & ~given.certain(self._time)))
-                sure += [Saying(fresh, 0, True)] if len(fresh) else []
+                sure += [Saying(_given(fresh), 0, True)] if len(fresh) else []
             if not is_all:
                 break  # What was found later depends on later times.
             place += 1
@@ -284,7 +310,9 @@ class MatchHistory(Stateful, Generic[Mark]):
 
     def forget(self, oldest: int) -> None:
         """Forget the matches that came out before a mark: no part goes back before it."""
-        behind = sum(stretch.number <= oldest for stretch in self._stretches[1:])
+        behind = 0
+        while behind + 1 < len(self._stretches) and self._stretches[behind + 1].number <= oldest:
+            behind += 1
         if behind:
             self._stretches = self._stretches[behind:]
             number, place = self._unsure
@@ -404,20 +432,29 @@ def shown(
     """
     if not sayings:
         return WindowMatches.none(output)
-    matches = [one.matches for one in sayings]
-    table = pa.concat_tables([one.table for one in matches])
-    rows = ((one.diff, one.matches.table.num_rows) for one in sayings)
-    said = {DIFF: pa.chunked_array([repeated(diff, count) for diff, count in rows])}
+    tables = [one.rows(one_row=one_row) for one in sayings]
+    table, counts = pa.concat_tables(tables), [one.num_rows for one in tables]
+    pairs = list(zip(sayings, counts, strict=True))
+    said = {DIFF: pa.chunked_array([repeated(one.diff, count) for one, count in pairs])}
     if confirms:
-        said[CONFIRMED] = pa.chunked_array([one.flags for one in sayings])
-    names = output.names
-    if MATCH in names and MATCH not in table.schema.names:
+        said[CONFIRMED] = pa.chunked_array([one.flags(count) for one, count in pairs])
+    names, found = output.names, table.column_names
+    if MATCH in names and MATCH not in found:
         said[MATCH] = pa.chunked_array([one.texts(one_row=one_row) for one in sayings])
-    columns = [said[name] if name in said else table.column(name) for name in names]
-    sizes = [len(one) for one in sayings]
-    certain = [np.broadcast_to(one.certain, len(one)) for one in sayings]
-    value = MatchSayings(np.repeat([one.diff for one in sayings], sizes), np.concatenate(certain))
-    return with_changed_rows(matches, pa.Table.from_arrays(columns, schema=output), value)
+    said.update(zip(found, table.columns, strict=True))
+    columns = [said[name] for name in names]
+
+    def values() -> tuple[Integers, Booleans]:
+        sizes = [len(one) for one in sayings]
+        certain = [np.broadcast_to(one.certain, len(one)) for one in sayings]
+        return np.repeat([one.diff for one in sayings], sizes), np.concatenate(certain)
+
+    return with_changed_rows(
+        lambda: [one.matches for one in sayings],
+        pa.Table.from_arrays(columns, schema=output),
+        MatchSayings(values),
+        turned=any(one.is_turned for one in sayings),
+    )
 
 
 def _are_same(

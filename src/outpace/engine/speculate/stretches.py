@@ -154,14 +154,15 @@ class EventStretches(Stateful, Generic[Mark]):
         known = CheckpointWork(
             since, coming, sure, self._size, *work.costs, work.apart, work.missed, used
         )
-        name = type(self._model).__name__
         try:
             interval = plain(self._model.interval(known))
         except Exception as error:
             raise DataError(
-                f"{name}.interval failed", detail=f"{type(error).__name__}: {error}"
+                f"{type(self._model).__name__}.interval failed",
+                detail=f"{type(error).__name__}: {error}",
             ) from error
         if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
+            name = type(self._model).__name__
             raise DataError(
                 f"{name}.interval returned {shown(interval)}, which is no number of events",
                 hint="return a whole number from 1 on",
@@ -230,7 +231,9 @@ class EventStretches(Stateful, Generic[Mark]):
 
     def forget(self, certain: int) -> None:
         """Forget what nothing that comes from a time on can change."""
-        behind = sum(stretch.bound <= certain for stretch in self._stretches[1:])
+        behind = 0
+        while behind + 1 < len(self._stretches) and self._stretches[behind + 1].bound <= certain:
+            behind += 1
         if behind and certain != NO_TIME:
             self._size -= sum(stretch.size for stretch in self._stretches[:behind])
             self._stretches, self._wants = self._stretches[behind:], None

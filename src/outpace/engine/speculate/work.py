@@ -19,6 +19,9 @@ EVENT_S: Final = 1e-7
 CHECKPOINT_S: Final = 5e-4
 #: What of the sums is left when the next one comes.
 _KEPT: Final = 0.95
+#: A sum counts as so many times what was expected at most: what compiles or waits once in a while
+#: says little of the next events, and what takes longer from now on is soon expected.
+_MORE_AT_MOST: Final = 10.0
 #: How many events lie between two times of going back at most, and at first.
 _APART_MOST: Final = 1_000_000.0
 #: How much the last time counts among these.
@@ -77,6 +80,8 @@ class WorkEstimate(SavedPart):
         events, pieces = self._events, self._pieces
         self._events = self._pieces = 0.0
         if pieces and math.isfinite(seconds):
+            event, checkpoint = self.costs
+            seconds = min(seconds, _MORE_AT_MOST * (events * event + pieces * checkpoint))
             self._ee = _KEPT * self._ee + events * events
             self._ep = _KEPT * self._ep + events * pieces
             self._pp = _KEPT * self._pp + pieces * pieces

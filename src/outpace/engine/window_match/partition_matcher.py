@@ -474,7 +474,7 @@ def _taken_by(stops: pa.Table, places: pa.Table) -> Integers:
 def _grouped(values: Integers, grouping: Grouping) -> Integers:
     if grouping.codes is None:
         return values
-    grouped = np.empty_like(values)
+    grouped = pooled(len(values), values.dtype)
     scatter_rows(values, grouping.codes, grouping.segments, grouped)
     return grouped
 

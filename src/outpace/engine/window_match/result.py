@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -47,11 +47,26 @@ MATCH_NUMBERS: Final = pa.schema(
 )
 
 
-class MatchSayings(NamedTuple):
-    """What is said of each of some matches, see `WindowMatches`."""
+#: What of matches may be made when it is asked for.
+_MADE: Final = frozenset(("offsets", "event", "phase", "window", "partition", "identify"))
 
-    diff: Integers
-    confirmed: Booleans
+
+class MatchSayings:
+    """What is said of each of some matches, see `WindowMatches`; made when it is asked for.
+
+    Parameters
+    ----------
+    make
+        Returns `diff` and `confirmed`.
+    """
+
+    def __init__(self, make: Callable[[], tuple[Integers, Booleans]]) -> None:
+        self._make = make
+
+    @cached_property
+    def values(self) -> tuple[Integers, Booleans]:
+        """For each match whether it is new, and whether it is certain."""
+        return self._make()
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +115,12 @@ class WindowMatches:
     @property
     def diff(self) -> Integers:
         """For each match 1 where it is new, -1 where it is taken back, 0 where it stays."""
-        return np.ones(len(self), np.int64) if self.said is None else self.said.diff
+        return np.ones(len(self), np.int64) if self.said is None else self.said.values[0]
 
     @property
     def confirmed(self) -> Booleans:
         """For each match whether nothing takes it back any more."""
-        return np.ones(len(self), np.bool_) if self.said is None else self.said.confirmed
+        return np.ones(len(self), np.bool_) if self.said is None else self.said.values[1]
 
     @property
     def turns(self) -> Integers:
@@ -173,17 +188,21 @@ class WindowMatches:
 
         Those that lie together are not copied, unless they would hold much more than they are.
         """
-        near = max(_FEW, _SHARE * len(chosen)) >= len(self)
-        if len(chosen) and near and bool((np.diff(chosen) == 1).all()):
+        near = len(chosen) and not self.copies(len(chosen))
+        if near and bool((np.diff(chosen) == 1).all()):
             return self._stretch(slice(int(chosen[0]), int(chosen[-1]) + 1))
         table, offsets = take_rows(self.table, self.offsets, chosen)
         return self._own(chosen, table, lambda: offsets)
 
     def part(self, begin: int, end: int) -> WindowMatches:
         """Return the matches from one on up to another; as `take`, but nobody looks at them."""
-        if max(_FEW, _SHARE * (end - begin)) < len(self):
+        if self.copies(end - begin):
             return self.take(np.arange(begin, end))
         return self._stretch(slice(begin, end))
+
+    def copies(self, count: int) -> bool:
+        """Say whether so many that lie together are copied: to hold all would be much more."""
+        return max(_FEW, _SHARE * count) < len(self)
 
     def _stretch(self, own: slice) -> WindowMatches:
         begins = self.offsets[own.start : own.stop + 1]
@@ -198,13 +217,12 @@ class WindowMatches:
         known = {"table": table, "event": self.event[own], "identify": lambda: self.ids.take(own)}
         found = None if self.found is None else self.found[own]
         turn = None if self.turn is None else self.turn[own]
-        said = None if self.said is None else MatchSayings(self.diff[own], self.confirmed[own])
+        said = None
+        if self.said is not None:
+            said = MatchSayings(lambda: (self.diff[own], self.confirmed[own]))
+        known |= {"found": found, "turn": turn, "said": said}
         return LazyMatches(
-            {**known, "found": found, "turn": turn, "said": said},
-            offsets=offsets,
-            phase=lambda: self.phase[own],
-            window=lambda: self.window[own],
-            partition=lambda: self.partition[own],
+            known, lambda name: offsets() if name == "offsets" else getattr(self, name)[own]
         )
 
     def shown_as(self, table: pa.Table, said: MatchSayings | None) -> WindowMatches:
@@ -218,13 +236,8 @@ class WindowMatches:
     def _with(self, **other: object) -> WindowMatches:
         """Return the matches with some things that are others."""
         known = {"table": self.table, "said": self.said, "found": self.found, "event": self.event}
-        return LazyMatches(
-            {**known, "turn": self.turn, **other, "identify": lambda: self.ids},
-            offsets=lambda: self.offsets,
-            phase=lambda: self.phase,
-            window=lambda: self.window,
-            partition=lambda: self.partition,
-        )
+        known |= {"turn": self.turn, **other, "identify": lambda: self.ids}
+        return LazyMatches(known, lambda name: getattr(self, name))
 
     def ordered(self) -> WindowMatches:
         """Return the matches by x, phase, turn and partition; those of a window as they come."""
@@ -267,53 +280,50 @@ class WindowMatches:
         if not parts:
             return WindowMatches.none(schema)
 
-        return LazyMatches(
-            {
-                "table": pa.concat_tables([part.table for part in parts]),
-                "found": _all_found(parts),
-                "turn": _all_turns(parts),
-                "said": _all_said(parts),
-            },
-            **_joining(parts),
-        )
+        known = {
+            "table": pa.concat_tables([part.table for part in parts]),
+            "found": _all_found(parts),
+            "turn": _all_turns(parts),
+            "said": _all_said(parts),
+        }
+        return LazyMatches(known, lambda name: _joined(parts, name))
 
 
 def with_changed_rows(
-    parts: Sequence[WindowMatches], table: pa.Table, said: MatchSayings
+    parts: Callable[[], Sequence[WindowMatches]],
+    table: pa.Table,
+    said: MatchSayings,
+    *,
+    turned: bool,
 ) -> WindowMatches:
     """Return the matches of all parts with other rows, as many for each, that come, go or stay.
 
-    When they were found is not told.
+    When they were found is not told; that something else stands for y is.
     """
-    return LazyMatches({"table": table, "said": said, "turn": _all_turns(parts)}, **_joining(parts))
+    known = {"table": table, "said": said, "turn": _all_turns(parts()) if turned else None}
+    return LazyMatches(known, lambda name: _joined(parts(), name))
 
 
-def _joining(parts: Sequence[WindowMatches]) -> dict[str, Callable[[], object]]:
-    """Return what makes of some parts what matches have, but for rows and what is said of them."""
-
-    def offsets() -> Integers:
+def _joined(parts: Sequence[WindowMatches], name: str) -> object:
+    """Return something that matches have for those of all parts, but for rows and what is said."""
+    if name == "identify":
+        return lambda: MatchIds.joined([part.ids for part in parts])
+    if name == "offsets":
         counts = np.concatenate([np.diff(part.offsets) for part in parts])
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-    def identify() -> Callable[[], MatchIds]:
-        return lambda: MatchIds.joined([part.ids for part in parts])
-
-    return {
-        "offsets": offsets,
-        "identify": identify,
-        "event": lambda: np.concatenate([part.event for part in parts]),
-        "phase": lambda: np.concatenate([part.phase for part in parts]),
-        "window": lambda: np.concatenate([part.window for part in parts]),
-        "partition": lambda: np.concatenate([part.partition for part in parts]),
-    }
+    return np.concatenate([getattr(part, name) for part in parts])
 
 
 def _all_said(parts: Sequence[WindowMatches]) -> MatchSayings | None:
     """Return what is said of the matches of all parts; None where all are new and certain."""
     if all(part.said is None for part in parts):
         return None
-    diff = np.concatenate([part.diff for part in parts])
-    return MatchSayings(diff, np.concatenate([part.confirmed for part in parts]))
+
+    def values() -> tuple[Integers, Booleans]:
+        diff = np.concatenate([part.diff for part in parts])
+        return diff, np.concatenate([part.confirmed for part in parts])
+
+    return MatchSayings(values)
 
 
 def _all_found(parts: Sequence[WindowMatches]) -> Integers | None:
@@ -330,26 +340,36 @@ def _all_turns(parts: Sequence[WindowMatches]) -> Integers | None:
 
 
 class LazyMatches(WindowMatches):
-    """Matches of which some things are made when they are asked for first, by the functions given.
+    """Matches of which some things are made when they are asked for first.
 
     Parameters
     ----------
     known
         The columns that are there already: `table` at least. None where all is, as
         `dataclasses.replace` gives it.
+    make
+        Returns one of the others by its name.
     made
-        The others.
+        Functions that return them, in its place.
     """
 
-    _made: dict[str, Callable[[], object]]
+    _make: Callable[[str], object]
 
-    def __init__(self, known: Mapping[str, object] | None = None, **made: object) -> None:
-        vars(self).update(made if known is None else known, _made={} if known is None else made)
+    def __init__(
+        self,
+        known: Mapping[str, object] | None = None,
+        make: Callable[[str], object] | None = None,
+        **made: Any,
+    ) -> None:
+        if known is None:
+            vars(self).update(made)
+        else:
+            vars(self).update(known, _make=make or (lambda name: made[name]()))
 
     def __getattr__(self, name: str) -> object:
-        if name not in vars(self).get("_made", ()):
+        if name not in _MADE:
             raise AttributeError(name)
-        value = vars(self)[name] = self._made[name]()
+        value = vars(self)[name] = self._make(name)
         return value
 
 
@@ -378,9 +398,9 @@ def found_matches(
         counts = np.bincount(match_of, minlength=len(event))
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
-    return LazyMatches(
-        {"table": table, "event": event, "identify": identify}, offsets=offsets, **order
-    )
+    made = {"offsets": offsets, **order}
+    known = {"table": table, "event": event, "identify": identify}
+    return LazyMatches(known, lambda name: made[name]())
 
 
 def rows_of_matches(offsets: Integers, *values: Integers) -> list[Integers]:

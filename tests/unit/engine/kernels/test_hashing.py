@@ -1,4 +1,4 @@
-"""Numbers that are drawn, and those of runs, are what splitmix64 gives, one at a time."""
+"""Numbers that are drawn, and those of runs, are what splitmix64 gives; bytes have two digits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outpace.engine.kernels.hashing import draw_below, hash_runs
+from outpace.engine.kernels.hashing import draw_below, hash_runs, write_digits
 from outpace.ingest.workloads import splitmix64
 
 
@@ -25,22 +25,37 @@ WORDS = st.integers(0, 2**64 - 1)
 GOLDEN = 0x9E3779B97F4A7C15
 
 
-@given(st.lists(WORDS, min_size=4, max_size=4), st.lists(st.tuples(WORDS, st.lists(WORDS))))
-def test_a_run_is_the_sum_of_its_members_by_their_places(salts, runs):
-    members = [member for _, own in runs for member in own]
+LABELS = [0, 2, 1, 2]
+
+
+@given(
+    st.lists(WORDS, min_size=4, max_size=4),
+    st.lists(st.tuples(WORDS, st.lists(st.tuples(WORDS, st.integers(0, 3))))),
+)
+def test_a_run_is_the_sum_of_its_members_by_their_labels_and_places(salts, runs):
+    members = [member for _, own in runs for member, _ in own]
+    positions = np.array([position for _, own in runs for _, position in own], np.int16)
     offsets = np.append(0, np.cumsum([len(own) for _, own in runs])).astype(np.int64)
     given = (
         np.array(salts, np.uint64).reshape(2, 2),
         np.array([one for one, _ in runs], np.uint64),
     )
     words = np.empty((len(runs), 2), np.uint64)
-    hash_runs(*given, np.array(members, np.uint64), offsets, words)
+    taken, labels = np.array(members, np.uint64), np.array(LABELS, np.uint64)
+    hash_runs(*given, taken, positions, labels, 3, offsets, words)
     for line, (first, own) in zip(words.tolist(), runs, strict=True):
         for half, word in enumerate(line):
             summed = [first + salts[half]]
             summed += [
-                (member + place * GOLDEN) % 2**64 ^ salts[2 + half]
-                for place, member in enumerate(own)
+                (3 * member + LABELS[position] + place * GOLDEN) % 2**64 ^ salts[2 + half]
+                for place, (member, position) in enumerate(own)
             ]
             hashes = splitmix64(np.array([one % 2**64 for one in summed], np.uint64))
             assert word == sum(map(int, hashes)) % 2**64
+
+
+@given(st.binary(max_size=99))
+def test_a_byte_is_two_digits(data):
+    digits = np.empty(2 * len(data), np.uint8)
+    write_digits(np.frombuffer(data, np.uint8), digits)
+    assert digits.tobytes().decode() == data.hex()

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from outpace.engine.arrays import Booleans
 from outpace.engine.emission import ChangeCounters
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.speculate.history import GivenMatches, MatchHistory, Saying, changes, shown
@@ -40,12 +41,17 @@ def given_of(found: WindowMatches, certain: bool = False) -> GivenMatches:
     return GivenMatches(found, np.zeros(count, np.int64), np.full(count, certain))
 
 
+def said(found: WindowMatches, diff: int, certain: Booleans | bool) -> Saying:
+    times = np.zeros(len(found), np.int64) if found.found is None else found.found
+    return Saying(GivenMatches(found, times), diff, certain)
+
+
 def changed(before: WindowMatches, after: WindowMatches) -> WindowMatches:
     """What is wrong now, and what is new."""
     change = changes(given_of(before), given_of(after))
     return shown(
         OUTPUT,
-        [Saying(change.gone, -1, False), Saying(change.come, 1, False)],
+        [said(change.gone, -1, False), said(change.come, 1, False)],
         confirms=True,
         one_row=False,
     )
@@ -174,7 +180,7 @@ def test_ids_are_shown_where_somebody_asks_for_them() -> None:
     output = pa.schema([FOUND.field("c"), ("match_id", pa.string()), ("diff", pa.int64())])
     one = matches((1, 1.0, [1], "x"), (2, 2.0, [2], "y"), rows=2)
     table = shown(
-        output, [Saying(one, -1, False), Saying(one, 1, False)], confirms=False, one_row=False
+        output, [said(one, -1, False), said(one, 1, False)], confirms=False, one_row=False
     ).table
     assert table.schema == output
     assert table["c"].to_pylist() == ["x", "x", "y", "y"] * 2
@@ -187,11 +193,11 @@ def test_ids_are_shown_where_somebody_asks_for_them() -> None:
 def test_a_match_of_no_row_does_not_count() -> None:
     two = matches((1, 1.0, [1], "x"), (2, 2.0, [2], "y")).found_by(np.array([3, 8]))
     shown_once = replace(two, table=two.table.slice(1), offsets=np.array([0, 0, 1]))
-    sayings = [Saying(shown_once, 1, np.array([True, False])), Saying(shown_once, 0, True)]
-    known = ChangeCounters().after([*sayings, Saying(two, -1, False)], 10, one_row=False)
+    sayings = [said(shown_once, 1, np.array([True, False])), said(shown_once, 0, True)]
+    known = ChangeCounters().after([*sayings, said(two, -1, False)], 10, one_row=False)
     assert (known.tentative, known.confirmed, known.retracted) == (1, 1, 2)
     assert (known.tentative_wait, known.confirmed_wait) == (2, 2)
-    known = ChangeCounters().after([Saying(two, 1, True)], 5, one_row=True)
+    known = ChangeCounters().after([said(two, 1, True)], 5, one_row=True)
     assert (known.tentative, known.confirmed, known.confirmed_wait) == (0, 2, 2)
 
 

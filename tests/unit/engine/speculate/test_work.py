@@ -33,6 +33,19 @@ def test_checkpoints_are_many_where_much_is_late_and_events_take_long() -> None:
     assert slow >= slow_late
 
 
+def test_what_compiles_once_does_not_decide_for_long() -> None:
+    estimate = WorkEstimate()
+    for number in range(10):
+        estimate.take(1000)
+        estimate.measured(2e-3 if number else 2.0)
+    event, _ = estimate.costs
+    assert event < 1e-5
+    for _ in range(30):
+        estimate.take(1000)
+        estimate.measured(2.0)
+    assert estimate.costs[0] > 1e-3, "what takes longer from now on is soon expected"
+
+
 @given(
     st.lists(
         st.tuples(st.integers(1, 10_000), st.integers(1, 50), st.floats(0, 10)),

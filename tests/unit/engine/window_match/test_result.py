@@ -23,7 +23,7 @@ def found(times: list[int]) -> WindowMatches:
 
 
 def test_whether_matches_are_taken_back_is_kept() -> None:
-    said = MatchSayings(np.array([-1, 0]), np.array([False, True]))
+    said = MatchSayings(lambda: (np.array([-1, 0]), np.array([False, True])))
     one, two = found([1]), replace(found([2, 3]), said=said)
     joined = WindowMatches.joined(one.table.schema, [one, two])
     assert joined.diff.tolist() == [1, -1, 0]
@@ -37,9 +37,9 @@ def test_whether_matches_are_taken_back_is_kept() -> None:
 
 def test_matches_of_which_something_else_is_said_are_others() -> None:
     one = found([1])
-    assert one == replace(one, said=MatchSayings(np.array([1]), np.array([True])))
-    assert one != replace(one, said=MatchSayings(np.array([1]), np.array([False])))
-    assert one != replace(one, said=MatchSayings(np.array([-1]), np.array([True])))
+    assert one == replace(one, said=MatchSayings(lambda: (np.array([1]), np.array([True]))))
+    assert one != replace(one, said=MatchSayings(lambda: (np.array([1]), np.array([False]))))
+    assert one != replace(one, said=MatchSayings(lambda: (np.array([-1]), np.array([True]))))
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8), st.data())
