@@ -424,7 +424,6 @@ def query_of(instruction: Instruction) -> str:
     return instruction.query
 
 
-
 def refused_message(part: str, message: object, taken: object) -> DataError:
     """Return the error for a message that a part does not take; `taken` are those that it takes."""
     name = message.__name__ if isinstance(message, type) else type(message).__name__

@@ -138,6 +138,13 @@ class OperatorSpec:
     def __getstate__(self) -> dict[str, object]:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
+    @property
+    def shared(self) -> OperatorSpec:
+        """The same operator, with as many instances elsewhere as its query says."""
+        query = self.query
+        alone = query.instances(1, query.scheduler)
+        return replace(self, query=alone, instances=query.instance_count)
+
     @cached_property
     def flag(self) -> pa.Field | None:
         """The column that says which events went on because a time was up, where none brings it."""

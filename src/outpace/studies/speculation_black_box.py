@@ -79,9 +79,7 @@ class BlackBoxHost:
         inner = sequence_query(setting.size, setting.slide, setting.instances)
         self._setting, self._stream = setting, stream
         self._order = make_order(bind(query, schema), bind_disorder(query, schema), schema)
-        spec = OperatorSpec(
-            inner.instances(1, inner.scheduler), schema, instances=setting.instances
-        )
+        spec = OperatorSpec(inner, schema).shared
         self._front, self._back = Front(spec), Back(spec)
         self._instances = [Instance(spec) for _ in range(setting.instances)]
         self._parts: list[Front | Back | Instance] = [self._front, self._back, *self._instances]

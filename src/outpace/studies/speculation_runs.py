@@ -130,12 +130,7 @@ class RunSetting:
     def spec(self, schema: pa.Schema) -> OperatorSpec:
         """Return the operator."""
         query = self.query
-        return OperatorSpec(
-            query.instances(1, query.scheduler),
-            schema,
-            disorder=bind_disorder(query, schema),
-            instances=self.instances,
-        )
+        return OperatorSpec(query, schema, disorder=bind_disorder(query, schema)).shared
 
 
 @dataclass

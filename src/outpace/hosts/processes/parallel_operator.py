@@ -24,6 +24,7 @@ from outpace.engine.emission import ChangeCounters
 from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec
+from outpace.engine.match.choose import choose_matcher
 from outpace.engine.message import (
     Answer,
     Aside,
@@ -43,9 +44,7 @@ from outpace.hosts.clock import BusyMeter
 from outpace.hosts.processes.processes import Processes, process_context
 from outpace.hosts.processes.ring import Ring, RingSlots, largest_block
 from outpace.hosts.processes.worker import Setup, WorkItem, WorkResult, sent_rows
-from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.group import QueryGroup
-from outpace.pattern.query import Query
 
 #: The shared memory of a run, in bytes.
 MEMORY: Final = 1 << 27
@@ -65,12 +64,8 @@ class ParallelOperator:
 
     Parameters
     ----------
-    query
-        The query.
-    schema
-        The columns of its input.
-    disorder, sources, brings_ids, traced
-        As in `OperatorSpec`.
+    spec
+        The operator as if it were in one place; its query says how many instances there are.
     memory
         Bytes of shared memory.
     watch
@@ -83,30 +78,19 @@ class ParallelOperator:
 
     def __init__(
         self,
-        query: Query,
-        schema: pa.Schema,
+        spec: OperatorSpec,
         *,
-        disorder: BoundDisorder | None = None,
-        sources: tuple[str, ...] | None = None,
-        brings_ids: bool = False,
-        traced: bool = False,
         memory: int = MEMORY,
         watch: Callable[[int, WorkResult, Answer], None] = lambda *answered: None,
         aside: Callable[[SetAside], None] = lambda aside: None,
         make: type[WholeOperator] = WholeOperator,
     ) -> None:
-        count = query.instance_count
-        spec = OperatorSpec(
-            query.instances(1, query.scheduler),
-            schema,
-            disorder=disorder,
-            sources=sources,
-            instances=count,
-            brings_ids=brings_ids,
-            traced=traced,
-        )
+        # Compiled code is waited for: instances that begin without it would be slow for long.
+        spec = replace(spec.shared, choose=choose_matcher)
         self.operator = make(spec, block_size=self._block_size)
         self._spec = spec = self.operator.spec
+        assert spec.instances is not None
+        count = spec.instances
         if spec.matcher is not None:
             # Compiled here, once for all instances, which find it on disk.
             compile_when_loaded(spec.matcher)
@@ -124,7 +108,7 @@ class ParallelOperator:
         self._ring = Ring(context, slots, memory // slots)
         # A scheduler decides here, so it need not be something that another process can import.
         share = slots // (2 * count)
-        setup = Setup(replace(spec, query=query.instances(1)), self._ring, share)
+        setup = Setup(replace(spec, query=spec.query.instances(1)), self._ring, share)
         try:
             self._processes = Processes(context, [setup] * count)
         except BaseException:

@@ -145,14 +145,7 @@ class _SharedStream(RecoverableStream):
     def _recoverable(self, spec: OperatorSpec) -> RecoverableOperator:
         if spec.windows is None or self._query.instance_count == 1:
             return super()._recoverable(spec)
-        self.processes = ParallelOperator(
-            self._query,
-            spec.schema,
-            disorder=spec.disorder,
-            sources=spec.sources,
-            watch=self._watch,
-            make=RecoverableOperator,
-        )
+        self.processes = ParallelOperator(spec, watch=self._watch, make=RecoverableOperator)
         operator = self.processes.operator
         assert isinstance(operator, RecoverableOperator)
         return operator

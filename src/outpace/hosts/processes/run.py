@@ -225,13 +225,13 @@ def match_in_processes(query: Query, table: pa.Table, progress: Progress | None 
     check_instances(query)
     query = _within_use(query, max(1, table.num_rows))
     spec = OperatorSpec(query, table.schema)
-    schema, rows = table.schema, table
+    rows = table
     if spec.bound.has(MatchIdentity):
         spec, rows = with_ids(spec, rows)
     told = progress or (lambda done, total: None)
     found: list[pa.Table] = []
     load_aside()
-    with ParallelOperator(query, schema, brings_ids=spec.brings_ids) as operator:
+    with ParallelOperator(spec) as operator:
         rows = in_order(spec.bound, rows, spec.time)
         for begin in range(0, rows.num_rows, BLOCK_ROWS):
             told(begin, rows.num_rows)
@@ -516,11 +516,9 @@ class Run(WatchedRun):
                 query, schema, self._names, self._log, self._set_aside, self._answered
             )
         arriving = query.order_of_arrival
+        disorder = None if arriving is None else bind_disorder(query, schema)
         return ParallelOperator(
-            query,
-            schema,
-            disorder=None if arriving is None else bind_disorder(query, schema),
-            sources=self._names,
+            OperatorSpec(query, schema, disorder=disorder, sources=self._names),
             memory=self._memory,
             watch=self._answered,
             aside=self._set_aside,

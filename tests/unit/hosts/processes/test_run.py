@@ -24,6 +24,7 @@ from support.parallel_operators import Dies, Fails, Loses, Rises, Sleeps
 
 import outpace as op
 from outpace.engine.message import EventsArrived, SourceEnded
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.hosts.processes.parallel_operator import ParallelOperator
 from outpace.ingest.source import Source
 from outpace.pattern.bind.disorder import bind_disorder
@@ -155,9 +156,9 @@ def test_a_small_table_is_not_given_more_processes_than_rows(
 ) -> None:
     asked = []
 
-    def start(query, *args, **options):
-        asked.append(query.instance_count)
-        return ParallelOperator(query, *args, **options)
+    def start(spec: OperatorSpec) -> ParallelOperator:
+        asked.append(spec.query.instance_count)
+        return ParallelOperator(spec)
 
     monkeypatch.setattr("outpace.hosts.processes.run.ParallelOperator", start)
     query = pairs(op.windows.count(2))
@@ -189,7 +190,7 @@ def test_small_slots_and_held_rows_change_nothing() -> None:
     # Windows are much larger than the slots that an instance may hold: it must get copies.
     query = pairs(op.windows.count(900, slide=300)).instances(2)
     expected = op.match(table(), query.instances(1))
-    with ParallelOperator(query, table().schema, memory=1 << 17) as operator:
+    with ParallelOperator(OperatorSpec(query, table().schema), memory=1 << 17) as operator:
         found = list(operator.push(EventsArrived(table())))
         found += operator.push(SourceEnded())
         found += operator.rest()
@@ -493,7 +494,8 @@ def test_without_windows_what_within_rules_out_is_forgotten(instances: int, keye
     query = rises().partition_by(*["seq"] * keyed).instances(instances)
     kept: list[int] = []
     with ParallelOperator(
-        query, rows.schema, watch=lambda _, done, answer: kept.append(done.rows_kept)
+        OperatorSpec(query, rows.schema),
+        watch=lambda _, done, answer: kept.append(done.rows_kept),
     ) as operator:
         for begin in range(0, 2000, 100):
             list(operator.push(EventsArrived(rows.slice(begin, 100))))
@@ -956,7 +958,7 @@ def test_rows_are_sent_again_only_to_instances_that_never_had_them() -> None:
     disorder = bind_disorder(query, content.schema)
     sizes, replayed, found = [], [], []
     for rows in (content, coming):
-        with ParallelOperator(query, content.schema, disorder=disorder) as operator:
+        with ParallelOperator(OperatorSpec(query, content.schema, disorder=disorder)) as operator:
             told = [
                 *(
                     one
