@@ -27,15 +27,13 @@ from outpace.errors import BindError, DataError
 from outpace.files.parquet import list_files, parquet
 from outpace.files.text import list_text, parse_schema
 from outpace.files.text_parse import TextFormat
+from outpace.plan.stream_plan import CORRUPT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: The name of the table in a statement where the input gives none.
 TABLE: Final = "input"
-
-#: The column with the text of a line that cannot be read, in Spark's readers.
-CORRUPT: Final = "_corrupt_record"
 
 LOG: Final = "outpace.log"
 EVENTS: Final = "outpace.events"

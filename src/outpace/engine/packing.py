@@ -16,7 +16,6 @@ copies of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +36,6 @@ from outpace.engine.rows.times import as_integers, invalid_times, reason_of
 from outpace.errors import DataError
 from outpace.pattern.bind.disorder import CLOCK, CLOCK_TIMES, SOURCE, BoundDisorder
 from outpace.pattern.disorder import Invalid
-
-#: Spark's readers put the text of a record that they cannot read into a column of this name.
-CORRUPT: Final = "_corrupt_record"
 
 
 @dataclass(frozen=True)
@@ -73,6 +69,9 @@ class Packing:
         disorder is not divisible.
     clocks
         Whether rows with a `clock` are exchanges with the clock of their source.
+    unread
+        The column with the text of a record that its reader could not read; None where there is
+        none.
     """
 
     schema: pa.Schema
@@ -86,6 +85,7 @@ class Packing:
     whole: bool = False
     clocks: bool = False
     deciding_columns: tuple[str, ...] = ()
+    unread: str | None = None
 
     @property
     def mixed(self) -> bool:
@@ -100,7 +100,7 @@ class Packing:
     @property
     def reads(self) -> pa.Schema:
         """The input's columns that packing needs; the others may be missing."""
-        names = {*self.columns, *self.keys, self.disorder.time, CORRUPT}
+        names = {*self.columns, *self.keys, self.disorder.time, self.unread}
         if self.bits is not None:
             names.update(self.bits.reads)
         if self.sources is not None:
@@ -212,8 +212,8 @@ class Packing:
         if self.sources is not None:
             stray = self._owners(table) < 0
         corrupt = np.zeros(len(missing), np.bool_)
-        if CORRUPT in table.column_names:
-            corrupt = _flags(pc.is_valid(table.column(CORRUPT)))
+        if self.unread is not None:
+            corrupt = _flags(pc.is_valid(table.column(self.unread)))
         wrong = missing | corrupt | stray | half
         bad = np.flatnonzero(wrong)
         kept = table.column_names

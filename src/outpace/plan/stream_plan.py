@@ -23,7 +23,7 @@ import pyarrow as pa
 from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.task import fingerprint, kept_columns
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.packing import CORRUPT, Packing
+from outpace.engine.packing import Packing
 from outpace.engine.recover.recoverable import check_recoverable
 from outpace.engine.stage import LogReplay, StagePart, StageSpec
 from outpace.errors import BindError, UnsupportedError
@@ -45,6 +45,9 @@ from outpace.plan.crossing import Crossing, plan_crossing
 from outpace.plan.plan import Division, Plan
 
 #: What is said where alpha follows the load.
+#: Spark's readers put the text of a record that they cannot read into a column of this name.
+CORRUPT: Final = "_corrupt_record"
+
 _EARLIER: Final = "the less the stage has to do, the less events wait"
 
 
@@ -241,6 +244,7 @@ def plan_stream(
         sources=sources,
         clocks=clocks,
         deciding_columns=deciding,
+        unread=_unread(schema),
     )
     if log is not None:
         stages = tuple(replace(one, replay=LogReplay(packing, log)) for one in stages)
@@ -306,6 +310,7 @@ def plan_group(group: QueryGroup, schema: pa.Schema, partitions: int) -> Plan[St
         drop=False,
         disorder=first.disorder,
         whole=not divided,
+        unread=_unread(schema),
     )
     assert spec.output, "columns of one name have one type"
     crossing = Crossing(schema=schema, columns=columns)
@@ -375,6 +380,11 @@ def _has_clocks(schema: pa.Schema) -> bool:
         return False
     kind = schema.field(CLOCK).type
     return pa.types.is_struct(kind) and {field.name for field in kind} == {*CLOCK_TIMES}
+
+
+def _unread(schema: pa.Schema) -> str | None:
+    """Return the column with the text of records that a reader could not read."""
+    return CORRUPT if CORRUPT in schema.names else None
 
 
 def _of_sources(sources: tuple[str, ...] | None) -> str:

@@ -7,7 +7,6 @@
 - `needed`: which events a replay needs; the others are skipped;
 - `counted`: the operator of a graph, which counts its matches and tells what it needs by source;
 - `log_places`: where events lie in a log that they are read from again;
-- `soft_stages`: instances that a process still has;
 - `protocol`: what an operator of one's own is asked;
 - `shared`: that of several instances;
 - `recoverable`: the operator that gives savepoints, and is rebuilt from one and retained events.

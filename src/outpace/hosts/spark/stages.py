@@ -30,7 +30,6 @@ from outpace.engine.codec.block import read_block
 from outpace.engine.codec.cell import CELLS, Cell, CellKind, cell_batch, cell_of, read_cells
 from outpace.engine.codec.table import read_table
 from outpace.engine.packing import Packing
-from outpace.engine.recover.soft_stages import SoftStages
 from outpace.engine.stage import (
     ReplayedStage,
     Stage,
@@ -44,6 +43,7 @@ from outpace.hosts.clock import BatchLoad, clock_time
 from outpace.hosts.spark.frame import RecordBatches, as_planned, pieces
 from outpace.hosts.spark.log_source import LogPlace
 from outpace.hosts.spark.soft_files import SoftFiles
+from outpace.hosts.spark.soft_stages import SoftStages
 
 #: The outputs of a stream by their names.
 OUTPUTS: Final = {

@@ -20,10 +20,10 @@ import outpace as op
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import Cell, CellKind, Counters
 from outpace.engine.recover.log_places import LogPiece
-from outpace.engine.recover.soft_stages import SoftStages
 from outpace.engine.stage import ReplayedStage, Stage, StageSpec, restore_stage, save_stage
 from outpace.engine.state import State
 from outpace.errors import DataError, StateError, UnsupportedError
+from outpace.hosts.spark.soft_stages import SoftStages
 from outpace.plan.plan import Plan
 from outpace.plan.stream_plan import StageDivision, plan_stream
 from outpace.testing.stream_chain import BatchOutput, Chain, States
@@ -379,18 +379,6 @@ def test_several_sources_and_what_timed_out_are_refused():
         plan_stream(kinds("A -> B"), schema, 2, log=LOG, sources=("east", "west"))
     with pytest.raises(UnsupportedError, match="time out have no numbers"):
         plan_stream(kinds("A -> B"), schema, 2, log=LOG, timeouts=True)
-
-
-def test_a_process_has_so_many_instances_at_most_and_each_once():
-    soft: SoftStages[str, int] = SoftStages(2)
-    one = "a query"
-    for number in range(3):
-        soft.put(one, number, b"saved", number)
-    assert [soft.take(one, number, b"saved") for number in range(3)] == [None, 1, 2]
-    soft.put(one, 0, b"older", 0)
-    soft.put(one, 0, b"newer", 1)
-    assert soft.take(one, 0, b"older") is None
-    assert soft.take(one, 0, b"newer") is None
 
 
 @pytest.mark.parametrize("damage", ["fewer", "other columns", "out of order", "no places"])

@@ -16,11 +16,11 @@ from support.streamed import events, kinds, ordered
 import outpace as op
 from outpace.engine.codec.cell import CellKind, read_cells
 from outpace.engine.codec.table import read_table
-from outpace.engine.recover.soft_stages import SoftStages
 from outpace.engine.state import State
 from outpace.hosts.spark import stages
 from outpace.hosts.spark.log_source import LOG_KEY, LogPlace, LogStreamReader, log_schema
 from outpace.hosts.spark.soft_files import SoftFiles
+from outpace.hosts.spark.soft_stages import SoftStages
 from outpace.hosts.spark.stages import PackTask, PlanPart, StageProcessor, pack_blocks
 from outpace.plan.stream_plan import plan_stream
 

@@ -14,13 +14,13 @@ from collections import OrderedDict
 from typing import Final, Generic, TypeVar
 
 Owner = TypeVar("Owner")
-Kept = TypeVar("Kept")
+Value = TypeVar("Value")
 
 #: A process has so many instances at most.
 _MOST: Final = 32
 
 
-class SoftStages(Generic[Owner, Kept]):
+class SoftStages(Generic[Owner, Value]):
     """Instances by what was saved of them.
 
     Parameters
@@ -39,14 +39,14 @@ class SoftStages(Generic[Owner, Kept]):
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
         #: The specification is kept, too, so that no other one has its identity.
-        self._kept: OrderedDict[tuple[int, int], tuple[Owner, bytes, Kept]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, int], tuple[Owner, bytes, Value]] = OrderedDict()
 
-    def take(self, owner: Owner, number: int, saved: bytes) -> Kept | None:
+    def take(self, owner: Owner, number: int, saved: bytes) -> Value | None:
         """Return the instance of a number that was saved so; it is the caller's alone then."""
         found = self._kept.pop((id(owner), number), None)
         return found[2] if found is not None and found[1] == _digest(saved) else None
 
-    def put(self, owner: Owner, number: int, saved: bytes, kept: Kept) -> None:
+    def put(self, owner: Owner, number: int, saved: bytes, kept: Value) -> None:
         """Keep an instance as it was saved, in place of an earlier one."""
         self._kept[id(owner), number] = owner, _digest(saved), kept
         self._kept.move_to_end((id(owner), number))
