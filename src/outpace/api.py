@@ -46,7 +46,9 @@ def match(
 ) -> DataFrame: ...
 # A table may be anything that has columns, so the types cannot tell it from a DataFrame.
 @overload
-def match(data: DataFrame, query: QueryGroup) -> DataFrame: ...  # type: ignore[overload-overlap]
+def match(  # type: ignore[overload-overlap]
+    data: DataFrame, query: QueryGroup, *, sources: Iterable[str] | None = None
+) -> DataFrame: ...
 @overload
 def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table: ...
 @overload
@@ -127,15 +129,15 @@ def match(
 def _match_group(
     data: object, group: QueryGroup, progress: bool | Progress, sources: Iterable[str] | None
 ) -> object:
-    if progress is not False or sources is not None:
+    if progress is not False:
         raise UnsupportedError(
-            f"a group of queries has no {'progress' if sources is None else 'sources'}",
-            hint="match its queries one by one",
+            "a group of queries has no progress", hint="match its queries one by one"
         )
+    names = _sources(sources, data)
     if _is_stream(data):
-        from outpace.hosts.spark.stream_search import match_group
+        from outpace.hosts.spark.stream_search import StreamSearch
 
-        return match_group(data, group)
+        return StreamSearch(data, group, names).matches()
     if isinstance(data, ParquetFiles) or _is_spark_frame(data):
         raise _no_stream()
     table, found = to_arrow(data), {}
@@ -149,7 +151,7 @@ def _match_group(
 @overload
 def search(  # type: ignore[overload-overlap]
     data: DataFrame,
-    query: Query,
+    query: Query | QueryGroup,
     *,
     sources: Iterable[str] | None = None,
     recovery: Literal["replay"] | None = None,
@@ -158,7 +160,7 @@ def search(  # type: ignore[overload-overlap]
 def search(data: TableLike, query: Query) -> Search: ...
 def search(
     data: TableLike,
-    query: Query,
+    query: Query | QueryGroup,
     *,
     sources: Iterable[str] | None = None,
     recovery: Literal["replay"] | None = None,
@@ -170,7 +172,7 @@ def search(
     data
         A table, or a streaming DataFrame of Spark.
     query
-        What to detect and what to return.
+        What to detect and what to return; over a stream also an `outpace.group`.
     sources, recovery
         Of a stream: the identifiers of several sources, and how it is recovered, as for `match`.
 
@@ -187,13 +189,13 @@ def search(
     >>> found.count(), found.table().to_pylist()
     (1, [{'at': 3}])
     """
-    checked_query(query)
     names, replays = _sources(sources, data), _replays(recovery, data, query)
     if _is_stream(data):
         from outpace.hosts.spark.stream_search import StreamSearch
 
-        return StreamSearch(data, query, names, replays)
-    return search_table(data, query)
+        asked = query if isinstance(query, QueryGroup) else checked_query(query)
+        return StreamSearch(data, asked, names, replays)
+    return search_table(data, checked_query(query))
 
 
 @overload
@@ -338,8 +340,7 @@ def explain(
 def _explain_group(
     group: QueryGroup, data: object, sources: Iterable[str] | None
 ) -> GroupExplanation:
-    if sources is not None:
-        raise UnsupportedError("a group of queries has no sources here", hint="leave sources out")
+    names = _sources(sources, data)
     from outpace.explanation.explain import explain_group
 
     if data is None or isinstance(data, pa.Schema):
@@ -347,7 +348,7 @@ def _explain_group(
     if _is_stream(data):
         from outpace.hosts.spark.stream_search import plan_frame
 
-        plan = plan_frame(data, group)
+        plan = plan_frame(data, group, names)
         return explain_group(QueryGroup(plan.queries), plan)
     if isinstance(data, ParquetFiles) or _is_spark_frame(data):
         raise _no_stream()

@@ -400,36 +400,50 @@ def test_every_kind_of_disorder_gives_what_it_gives_in_process(
 def test_a_group_reads_a_stream_once_and_finds_what_it_finds_in_process(
     streaming: SparkSession, tmp_path: Path
 ) -> None:
+    """Also of several sources, and what each query sets aside."""
     rng, table = np.random.default_rng(5), events(200, 5)
     late = table["ts"].to_numpy() + np.where(rng.random(201) < 0.2, rng.integers(0, 40, 201), 0)
     table = table.take(pa.array(np.argsort(late, kind="stable")))
+    table = table.append_column("source", pa.array(rng.choice(["east", "west"], 201)))
     parts = [table.slice(0, 120), table.slice(120)]
-    names = ("keyed", "time windows", "no key, absence")
+    names, sides = ("keyed", "time windows", "no key, absence"), ("drop", "side", "side")
     queries = [
-        replace(QUERIES[name], name=name).disorder(op.KSlack(slack))
-        for slack, name in enumerate(names)
+        replace(QUERIES[name], name=name).disorder(op.KSlack(slack, late=side))
+        for slack, (name, side) in enumerate(zip(names, sides, strict=True))
     ]
-    group = op.group(*queries)
+    group, sources = op.group(*queries), ["east", "west"]
     write_pieces(parts[:1], tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")
-    assert "2. order + match of all: 1 instance" in op.explain(group, stream).text
-    query = run(op.match(stream, group), tmp_path)
+    text = op.explain(group, stream, sources=sources).text
+    assert "2. order + match of all: 1 instance" in text
+    assert "order: of 2 sources" in text
+    query = run(op.search(stream, group, sources=sources).outputs(), tmp_path)
     assert len(query.recentProgress[0]["sources"]) == 1
     # It goes on from its checkpoint, but not with other queries.
     write_pieces(parts[1:], tmp_path / "in", begin=1)
+    other = op.group(*queries[:2], queries[2].within(8))
     with pytest.raises(StreamingQueryException) as failed:
-        run(op.match(stream, op.group(*queries[:2], queries[2].within(8))), tmp_path)
+        run(op.search(stream, other, sources=sources).outputs(), tmp_path)
     error = spark_error(failed.value)
     assert isinstance(error, op.StateError), error
     assert "belongs to another query" in str(error)
-    run(op.match(stream, group), tmp_path)
-    matcher = op.open(group)
-    pushed = [(name, rows) for part in parts for name, rows in matcher.push(part).items()]
-    expected = [{"query": name} | row for name, rows in pushed for row in rows.to_pylist()]
-    assert ordered(rows_of(streaming, tmp_path)) == ordered(expected)
+    run(op.search(stream, group, sources=sources).outputs(), tmp_path)
+    matcher, expected, aside = op.open(group, sources=sources), [], []
+    for part in parts:
+        for name, rows in matcher.push(part).items():
+            expected += [{"query": name} | row for row in rows.to_pylist()]
+        for name in names[1:]:
+            aside += [{"query": name} | row for row in matcher.late[name].to_pylist()]
+    found = rows_of(streaming, tmp_path)
+    assert ordered(row["match"] for row in found if row["output"] == "match") == ordered(expected)
+    assert ordered(row["late"] for row in found if row["output"] == "late") == ordered(aside)
     assert {row["query"] for row in expected} == set(names)
+    assert {row["query"] for row in aside} == set(names[1:])
     with pytest.raises(UnsupportedError, match="and this is none"):
         op.match(streaming.read.parquet(str(tmp_path / "in")), group)
+    with pytest.raises(UnsupportedError, match="are not told on Spark"):
+        op.search(stream, group, sources=sources).timed_out()
+    assert op.match(stream, group, sources=sources).columns[0] == "query"
 
 
 def test_matches_that_tell_the_time_to_a_part_of_a_group_are_refused(

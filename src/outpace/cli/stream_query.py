@@ -124,10 +124,10 @@ def check_query(request: Request, inputs: Sequence[StreamInput], additions: Addi
     if additions.recovery is not None:
         _check_recovery(request, source)
     if isinstance(request, QueryFiles):
-        if additions.sides or additions.sources:
-            what = "side outputs" if additions.sides else "sources that are told apart"
+        if additions.sides:
             raise UnsupportedError(
-                f"queries that run together have no {what}", hint="run each by itself"
+                "queries that run together have no side outputs here",
+                hint="run each by itself, or use op.search(stream, op.group(...)) in Python",
             )
         request.each(additions.of)
         return
@@ -252,7 +252,8 @@ def found(
         return join_frames(left, right, additions.of_join(request))
     (source,) = inputs
     if isinstance(request, QueryFiles):
-        return op.match(source.blocks(session), op.group(*request.each(additions.of)))
+        queries = op.group(*request.each(additions.of))
+        return op.match(source.blocks(session), queries, sources=additions.sources or None)
     query = additions.of(request)
     if additions.invalid and source.is_text and query.order:
         frame = source.with_broken_lines(query.order[0].column, session)

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.block import read_block
@@ -20,7 +21,7 @@ from outpace.engine.codec.cell import Cell, CellKind, Counters, read_times, read
 from outpace.engine.codec.table import read_table, write_table
 from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
-from outpace.engine.group_spec import GroupSpec
+from outpace.engine.group_spec import QUERY, GroupSpec, named_rows
 from outpace.engine.match.bits import BITS
 from outpace.engine.message import (
     Aside,
@@ -33,9 +34,11 @@ from outpace.engine.message import (
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.clock import weights_of
+from outpace.engine.order.contract import REASON
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers
 from outpace.pattern.disorder import Late
+from outpace.pattern.query import Query
 
 #: What all waits of a step add up to counts as no more than this, so that sums of them fit.
 _LONGEST: Final = 1 << 53
@@ -58,15 +61,16 @@ class CellInput:
         #: How many events of the last batch no step can use, of those that are among the others.
         self._sparse = 0
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
-        self._patient = self._to_side = False
+        #: The queries whose late events are shown, and whether several share the events.
+        self._to_side = {one.name for one in _queries(spec) if _shows_late(one)}
+        self._grouped = isinstance(spec, GroupSpec)
+        self._patient = any(_is_patient(one) for one in _queries(spec))
         self._time: str | None = None
         self._weighed: str | None = None
         #: What the host measured, for the next batch; None where it does not say.
         self.load: HostLoad | None = None
         if isinstance(spec, OperatorSpec):
             assert spec.disorder is not None
-            self._patient = spec.disorder["patience"] is not None
-            self._to_side = spec.disorder.late is Late.SIDE
             self._divisible = spec.disorder.divisible
             self._time = spec.disorder.time
             self._weighed = spec.disorder.weighed
@@ -123,18 +127,21 @@ class CellInput:
         found: dict[Aside, list[pa.Table]] = {}
         for one in instructions:
             if isinstance(one, SetAside):
-                found.setdefault(one.kind, []).append(one.rows)
+                rows = named_rows(one.rows, one.query) if self._grouped else one.rows
+                found.setdefault(one.kind, []).append(rows)
         return {kind: pa.concat_tables(tables) for kind, tables in found.items()}
 
     def cells(self, aside: dict[Aside, pa.Table]) -> list[Cell]:
         """Return the events that go to side outputs; they have no columns of bits any more."""
-        given = []
-        if Aside.LATE in aside and self._to_side:
-            late = aside[Aside.LATE].select(self._shown)
-            given.append(Cell(CellKind.LATE, block=write_table(late)))
+        given, added = [], [QUERY] * self._grouped
+        late = aside.get(Aside.LATE)
+        if late is not None and self._to_side:
+            if self._grouped:
+                late = late.filter(pc.is_in(late.column(QUERY), pa.array(sorted(self._to_side))))
+            block = write_table(late.select([*added, *self._shown]))
+            given += [Cell(CellKind.LATE, block=block)] * bool(late.num_rows)
         if Aside.INVALID in aside:
-            invalid = aside[Aside.INVALID]
-            shown = invalid.select([invalid.column_names[0], *self._shown])
+            shown = aside[Aside.INVALID].select([*added, REASON, *self._shown])
             given.append(Cell(CellKind.INVALID, block=write_table(shown)))
         return given
 
@@ -224,6 +231,20 @@ class CellInput:
                 for one in self._schema
             }
         return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
+
+
+def _queries(spec: OperatorSpec | GroupSpec) -> tuple[Query, ...]:
+    return spec.queries if isinstance(spec, GroupSpec) else (spec.query,)
+
+
+def _shows_late(query: Query) -> bool:
+    disorder = query.order_of_arrival
+    return disorder is not None and disorder.late is Late.SIDE
+
+
+def _is_patient(query: Query) -> bool:
+    disorder = query.order_of_arrival
+    return disorder is not None and disorder.patience is not None
 
 
 def _nothing(field: pa.Field, size: int) -> pa.Array:

@@ -131,6 +131,26 @@ def joined_schema(outputs: Mapping[str, pa.Schema]) -> pa.Schema:
     return pa.schema([pa.field(QUERY, pa.string()), *fields.values()])
 
 
+def named_rows(rows: pa.Table, query: str) -> pa.Table:
+    """Return events that take no part in a query, with its name before their columns.
+
+    Examples
+    --------
+    >>> named_rows(pa.table({"ts": [5]}), "q").to_pylist()
+    [{'query': 'q', 'ts': 5}]
+    """
+    return rows.add_column(0, pa.field(QUERY, pa.string()), pa.repeat(query, rows.num_rows))
+
+
+def check_aside(schema: pa.Schema) -> None:
+    """Refuse columns of events that hide which query they take no part in."""
+    if QUERY in schema.names:
+        raise BindError(
+            f"the column '{QUERY}' of the input hides which query a row takes no part in",
+            hint='give it another name, or write late="drop" and invalid="fail"',
+        )
+
+
 def joined_rows(tables: Mapping[str, pa.Table], schema: pa.Schema) -> pa.Table:
     """Return what queries give as one table with the columns of all, NULL where a query has none.
 

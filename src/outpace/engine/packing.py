@@ -27,6 +27,7 @@ from outpace.engine.codec.block import block_cells, narrow_rows
 from outpace.engine.codec.cell import Cell, CellKind, Counters, write_times
 from outpace.engine.codec.pack import Packer, pack
 from outpace.engine.codec.table import write_table
+from outpace.engine.group_spec import named_rows
 from outpace.engine.match.bits import BitTask
 from outpace.engine.order.clock import spans_of, weights_of
 from outpace.engine.order.contract import REASON, quarantine_hint
@@ -72,6 +73,8 @@ class Packing:
     unread
         The column with the text of a record that its reader could not read; None where there is
         none.
+    queries
+        The names of several queries, each of which sets aside what cannot be used; empty for one.
     """
 
     schema: pa.Schema
@@ -86,11 +89,12 @@ class Packing:
     clocks: bool = False
     deciding_columns: tuple[str, ...] = ()
     unread: str | None = None
+    queries: tuple[str, ...] = ()
 
     @property
     def mixed(self) -> bool:
         """Whether the events of all sources travel together, and a column says whose they are."""
-        return self.sources is not None and not self.disorder.divisible
+        return self.sources is not None and not self._divided
 
     @property
     def rows(self) -> pa.Schema:
@@ -178,7 +182,8 @@ class Packing:
             block = write_table(_exchanges(exchanges))
             cells += [Cell(CellKind.CLOCKS, n, block=block) for n in range(self.instances)]
         if invalid.num_rows:
-            cells.append(Cell(CellKind.INVALID, block=write_table(invalid)))
+            every = [named_rows(invalid, name) for name in self.queries] or [invalid]
+            cells.append(Cell(CellKind.INVALID, block=write_table(pa.concat_tables(every))))
         events = table.num_rows - exchanges.num_rows
         counters = Counters(events=events, invalid=invalid.num_rows)
         return [*cells, Cell(CellKind.REPORT, counters=counters)]
@@ -210,7 +215,8 @@ class Packing:
             half &= ~np.logical_and.reduce(asked)
         stray = np.zeros(len(missing), np.bool_)
         if self.sources is not None:
-            stray = self._owners(table) < 0
+            # Of events of several queries, each query says what becomes of these.
+            stray = (self._owners(table) < 0) & (clocks | np.bool_(not self.whole))
         corrupt = np.zeros(len(missing), np.bool_)
         if self.unread is not None:
             corrupt = _flags(pc.is_valid(table.column(self.unread)))

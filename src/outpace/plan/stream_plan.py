@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from outpace.engine.group_spec import GroupSpec
+from outpace.engine.group_spec import GroupSpec, check_aside
 from outpace.engine.match.task import fingerprint, kept_columns
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.packing import Packing
@@ -86,6 +86,8 @@ class StageDivision(Division):
         if isinstance(operator, GroupSpec):
             many = "1 query" if len(operator.queries) == 1 else f"{len(operator.queries)} queries"
             lines.append(f"of {many}, whose rows say in the column query whose they are")
+            if packing.sources is not None:
+                lines.append(f"order: {_of_sources(packing.sources)}as each query says")
             early = any(query.follows_load for query in operator.queries)
             return [*lines, *([_EARLIER] if early else [])]
         return [*lines, *self._order_lines(operator.query)]
@@ -256,7 +258,13 @@ def plan_stream(
     return Plan(stages[0].operator, crossing, StageDivision(packing, stages))
 
 
-def plan_group(group: QueryGroup, schema: pa.Schema, partitions: int) -> Plan[StageDivision]:
+def plan_group(
+    group: QueryGroup,
+    schema: pa.Schema,
+    partitions: int,
+    *,
+    sources: tuple[str, ...] | None = None,
+) -> Plan[StageDivision]:
     """Plan several queries over a stream with rows of a schema.
 
     Parameters
@@ -265,6 +273,8 @@ def plan_group(group: QueryGroup, schema: pa.Schema, partitions: int) -> Plan[St
         The queries, and the input's columns.
     partitions
         How many instances share the keys, where that can be.
+    sources
+        As in `plan_stream`.
 
     Raises
     ------
@@ -289,17 +299,27 @@ def plan_group(group: QueryGroup, schema: pa.Schema, partitions: int) -> Plan[St
     for query in group.queries:
         with naming_query(query):
             check_streamable(query)
-            check_on_spark(query, alone=True)
         queries.append(query if query.order_of_arrival is not None else query.disorder(InOrder()))
-    whole = GroupSpec(tuple(queries), schema, forgets=True, together=True)
-    wanted = {CORRUPT}.union(*(_read_columns(operator) for operator in whole.operators))
+    if sources is not None:
+        _check_source(schema)
+    whole = GroupSpec(tuple(queries), schema, sources, forgets=True, together=True)
+    clocks = sources is not None and _has_clocks(schema)
+    if any(_sets_aside(query) for query in queries):
+        # Events that are set aside are wanted as they are.
+        wanted = set(schema.names)
+        check_aside(schema)
+    else:
+        wanted = {CORRUPT}.union(*(_read_columns(operator) for operator in whole.operators))
+        wanted.update(() if sources is None else [SOURCE])
     columns = tuple(name for name in schema.names if name in wanted)
     divided = _divided_by_key(whole.operators)
     events = pa.schema([schema.field(name) for name in columns])
     spec = replace(whole, schema=events, divided=divided)
     identity = "\n".join(_identity_of(operator) for operator in spec.operators)
     stage = StageSpec(StagePart.GROUP, partitions if divided else 1, spec, identity)
-    first = whole.operators[0]
+    # What cannot be read is an error if it is one to any of them.
+    strict = (one for one in whole.operators if not _quarantines(one.query))
+    first = next(strict, whole.operators[0])
     assert first.disorder is not None
     packing = Packing(
         schema=schema,
@@ -309,28 +329,22 @@ def plan_group(group: QueryGroup, schema: pa.Schema, partitions: int) -> Plan[St
         bits=None,
         drop=False,
         disorder=first.disorder,
+        sources=sources,
         whole=not divided,
         unread=_unread(schema),
+        clocks=clocks,
+        queries=tuple(query.name for query in queries),
     )
     assert spec.output, "columns of one name have one type"
-    crossing = Crossing(schema=schema, columns=columns)
+    packed = {*columns, *([CLOCK] if clocks else [])}
+    crossed = tuple(name for name in schema.names if name in packed)
+    crossing = Crossing(schema=schema, columns=crossed)
     return Plan(spec, crossing, StageDivision(packing, (stage,)))
 
 
-def check_on_spark(query: Query, *, alone: bool) -> None:
-    """Refuse a disorder that a stream on Spark has no place for.
-
-    Parameters
-    ----------
-    query
-        What it is of.
-    alone
-        Whether the stream gives its result alone, and no rows that are put aside.
-    """
-    disorder = query.order_of_arrival
-    if not alone or disorder is None:
-        return
-    if disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE:
+def check_result_alone(query: Query) -> None:
+    """Refuse to put rows aside where a stream on Spark gives its result and nothing else."""
+    if _sets_aside(query):
         raise UnsupportedError(
             "the stream gives its result alone, without the rows that are put aside",
             where="disorder",
@@ -338,9 +352,20 @@ def check_on_spark(query: Query, *, alone: bool) -> None:
         )
 
 
+def _sets_aside(query: Query) -> bool:
+    """Say whether events that take no part in a query are shown."""
+    disorder = query.order_of_arrival
+    return disorder is not None and (disorder.late is Late.SIDE or _quarantines(query))
+
+
+def _quarantines(query: Query) -> bool:
+    """Say whether events that cannot be used are set aside."""
+    disorder = query.order_of_arrival
+    return disorder is not None and disorder.invalid is Invalid.QUARANTINE
+
+
 def _check(query: Query, *, timeouts: bool) -> None:
     check_streamable(query)
-    check_on_spark(query, alone=False)
     if timeouts and (query.windows is not None or query.operator is not None):
         raise UnsupportedError("only patterns without windows have partial matches that time out")
 

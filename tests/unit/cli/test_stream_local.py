@@ -158,7 +158,6 @@ def test_several_queries_read_one_stream_and_rows_say_whose_they_are() -> None:
         (["first.sql", "text.sql"], "varchar in 'text'"),
         (["first.sql", "pairs.sql", "--name", "first"], "--name goes with one query file"),
         (["first.sql", "pairs.sql", "--late-to", "late"], "have no side outputs"),
-        (["first.sql", "pairs.sql", "--source", "east"], "have no sources"),
     ],
 )
 def test_queries_that_cannot_run_together_are_refused(arguments: list[str], said: str) -> None:

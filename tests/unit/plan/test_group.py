@@ -19,9 +19,10 @@ from outpace.engine.codec.cell import CellKind, Counters
 from outpace.engine.codec.table import read_table
 from outpace.engine.message import HostLoad
 from outpace.engine.stage import restore_stage, run_step, save_stage
-from outpace.pattern.disorder import Late
+from outpace.pattern.disorder import Invalid, Late
 from outpace.plan.plan import Plan
 from outpace.plan.stream_plan import StageDivision, plan_group, plan_stream
+from outpace.testing.stream_chain import Chain
 
 RISE = op.Query("rise").partition_by("key").order_by("ts").pattern("A B").define(B="v > A.v")
 PAIRS = op.Query("pairs").order_by("ts").pattern("A B").measures(a="A.ts", b="B.ts")
@@ -35,23 +36,37 @@ def streamed(plan: Plan[StageDivision], pieces: list[pa.Table]) -> Counter[str]:
     states: list[bytes | None] = [None] * spec.instances
     found: Counter[str] = Counter()
     for piece in pieces:
-        cells = [cell for cell in plan.division.packing.pack(piece) if cell.kind is CellKind.EVENTS]
+        cells = plan.division.packing.pack(piece)
         for number, state in enumerate(states):
             stage = restore_stage(spec, state, number)
             own = [cell for cell in cells if cell.instance == number]
             for cell in run_step(stage, own, number, 1):
-                found.update(map(shown, read_table(pa.py_buffer(cell.block)).to_pylist()))
+                if cell.kind is not CellKind.REPORT:
+                    rows = read_table(pa.py_buffer(cell.block)).to_pylist()
+                    found.update(f"{cell.kind.name} {shown(row)}" for row in rows)
             states[number] = save_stage(spec, stage)
     return found
 
 
 def in_process(
-    group: op.QueryGroup, plan: Plan[StageDivision], pieces: list[pa.Table]
+    group: op.QueryGroup,
+    plan: Plan[StageDivision],
+    pieces: list[pa.Table],
+    sources: tuple[str, ...] | None = None,
 ) -> Counter[str]:
-    matcher, nothing = op.open(group), dict.fromkeys(plan.output.names)
-    found = ((name, table) for piece in pieces for name, table in matcher.push(piece).items())
-    rows = (nothing | {"query": name} | row for name, table in found for row in table.to_pylist())
-    return Counter(map(shown, rows))
+    matcher, nothing = op.open(group, sources=sources), dict.fromkeys(plan.output.names)
+    sides = {query.name for query in group.queries if query.order_of_arrival.late is Late.SIDE}
+    found: Counter[str] = Counter()
+    for piece in pieces:
+        matches = [(nothing, one) for one in matcher.push(piece).items()]
+        late = [({}, one) for one in matcher.late.items() if one[0] in sides]
+        invalid = [({}, one) for one in matcher.invalid.items()]
+        kinds = {"MATCHES": matches, "LATE": late, "INVALID": invalid}
+        for kind, told in kinds.items():
+            for columns, (name, table) in told:
+                rows = (columns | {"query": name} | row for row in table.to_pylist())
+                found.update(f"{kind} {shown(row)}" for row in rows)
+    return found
 
 
 def shown(row: dict[str, object]) -> str:
@@ -59,24 +74,31 @@ def shown(row: dict[str, object]) -> str:
     return repr({name: value for name, value in row.items() if name != "id"})
 
 
-def without_rows_aside(query: op.Query) -> op.Query:
-    disorder = query.order_of_arrival
-    assert disorder is not None
-    late = "drop" if disorder.late is Late.SIDE else disorder.late
-    return query.disorder(replace(disorder, late=late, invalid="fail", ahead=None))
-
-
-@examples(15)
-@given(st.integers(0, 1 << 32), st.booleans())
-def test_every_group_finds_what_it_finds_in_process(seed: int, keyed: bool) -> None:
+@examples(25)
+@given(st.integers(0, 1 << 32), st.booleans(), st.sampled_from([None, ("east", "west")]))
+def test_every_group_finds_what_it_finds_in_process(
+    seed: int, keyed: bool, sources: tuple[str, ...] | None
+) -> None:
+    """Also what is set aside, and by which query, is the same, and with several sources."""
     random = Random(seed)
-    drawn = [drawn_query(random, f"q{number}") for number in range(random.randint(1, 3))]
-    queries = [without_rows_aside(query) for query in drawn]
+    queries = [drawn_query(random, f"q{number}") for number in range(random.randint(1, 3))]
     if keyed:
-        queries = [one.partition_by("key").disorder(op.KSlack(seed % 5)) for one in queries]
-    group, pieces = op.group(*queries), drawn_pieces(random)
-    plan = plan_group(group, SCHEMA, 3)
-    assert streamed(plan, pieces) == in_process(group, plan, pieces)
+        late = random.choice(["drop", "side"])
+        slack = op.KSlack(seed % 5, late=late, invalid="quarantine", ahead=30)
+        queries = [one.partition_by("key").disorder(slack) for one in queries]
+    group, pieces, schema = op.group(*queries), drawn_pieces(random), SCHEMA
+    if sources is not None:
+        known = all(one.order_of_arrival.invalid is Invalid.QUARANTINE for one in queries)
+        names = [*sources, *(["lost"] if known else [])]
+        schema = schema.append(pa.field("source", pa.string()))
+        pieces = [
+            piece.append_column(
+                "source", pa.array([random.choice(names) for _ in range(len(piece))])
+            )
+            for piece in pieces
+        ]
+    plan = plan_group(group, schema, 3, sources=sources)
+    assert streamed(plan, pieces) == in_process(group, plan, pieces, sources)
 
 
 def counters(plan: Plan[StageDivision], pieces: list[pa.Table]) -> list[Counters]:
@@ -147,14 +169,47 @@ def test_a_query_that_takes_matches_back_is_in_a_group_what_it_is_alone(
         assert two == one
 
 
-@pytest.mark.parametrize(
-    "disorder",
-    [op.KSlack(2, late="side"), op.KSlack(2, invalid="quarantine")],
-)
-def test_what_a_stream_has_no_place_for_is_refused(disorder: object) -> None:
-    with pytest.raises(op.UnsupportedError) as caught:
-        plan_group(op.group(RISE.disorder(disorder)), SCHEMA, 3)
-    assert caught.value.where == f"query '{RISE.name}': disorder"
+def test_a_row_without_a_time_is_set_aside_by_every_query_that_shares_it() -> None:
+    apart = op.KSlack(2, invalid="quarantine")
+    other = replace(RISE, name="other")
+    rows = pa.table({"ts": [1, None], "key": ["u", "v"], "v": [1, 2]}, schema=SCHEMA)
+
+    def aside(*queries: op.Query) -> list[object]:
+        plan = plan_group(op.group(*queries), SCHEMA, 3)
+        cells = Chain(plan.division.stages).run(plan.division.packing.pack(rows))
+        return [row for one in cells.tables(CellKind.INVALID) for row in one.to_pylist()]
+
+    expected = {"reason": "the time 'ts' is NULL", "ts": None, "key": "v", "v": 2}
+    # Divided by key it is found where rows are packed, and else by the order of each query.
+    keyed = aside(RISE.disorder(apart), other.disorder(apart))
+    alone = aside(RISE.disorder(apart), other.partition_by().disorder(apart))
+    assert keyed == alone == [{"query": name} | expected for name in ("rise", "other")]
+    with pytest.raises(op.DataError, match="'ts' is NULL"):
+        aside(RISE.disorder(apart), other.disorder(op.KSlack(2)))
+    named = SCHEMA.append(pa.field("query", pa.string()))
+    with pytest.raises(op.BindError, match="hides which query a row takes no part in"):
+        plan_group(op.group(RISE.disorder(apart)), named, 1)
+
+
+def test_a_group_with_sources_names_them_and_goes_by_the_clocks_of_all() -> None:
+    schema = SCHEMA.append(pa.field("source", pa.string()))
+    patient = PAIRS.disorder(op.InOrder(patience="5 us"))
+    plan = plan_group(op.group(patient, LOW), schema, 3, sources=("east", "west"))
+    assert "  order: of 2 sources, each by itself: as each query says" in plan.lines()
+    (spec,) = plan.division.stages
+    assert (spec.clocked, spec.instances) == (True, 1)
+    stage = spec.make()
+    rows = {"ts": [1, 2, 3], "key": ["u"] * 3, "v": [0] * 3, "source": ["east"] * 3}
+    cells = plan.division.packing.pack(pa.table(rows, schema=schema))
+    assert not [one for one in run_step(stage, cells, 0, 1, 10) if one.kind is CellKind.MATCHES]
+    assert stage.timer == 15
+    # Who has events in a batch is not silent in it.
+    cells = plan.division.packing.pack(pa.table(rows, schema=schema).slice(2))
+    found = [one for one in run_step(stage, cells, 0, 1, 15) if one.kind is CellKind.MATCHES]
+    (table,) = (read_table(one.block) for one in found)
+    assert [(row["query"], row["a"]) for row in table.to_pylist()] == [("pairs", 1)]
+    with pytest.raises(op.BindError, match="has no column 'source'"):
+        plan_group(op.group(LOW), SCHEMA, 1, sources=("east",))
 
 
 def test_queries_that_agree_on_the_key_are_divided_by_it() -> None:

@@ -13,7 +13,7 @@ from outpace.pattern.bind.disorder import SOURCE
 from outpace.pattern.bind.join import BoundJoin, bind_join
 from outpace.pattern.join import SIDES, Join
 from outpace.plan.crossing import quoted
-from outpace.plan.stream_plan import check_on_spark
+from outpace.plan.stream_plan import check_result_alone
 
 
 def join_frames(left: DataFrame, right: DataFrame, join: Join) -> DataFrame:
@@ -32,7 +32,7 @@ def join_sides(left: DataFrame, right: DataFrame, bound: BoundJoin) -> DataFrame
             " stream, too",
         )
     if streams[0]:
-        check_on_spark(bound.query, alone=True)
+        check_result_alone(bound.query)
     sides = [_rows(frame, side, bound) for frame, side in zip((left, right), SIDES, strict=True)]
     both = with_schema(sides[0].union(sides[1]), from_arrow_schema(bound.schema))
     return match_frame(both, bound.query, SIDES if streams[0] else None)

@@ -27,6 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from outpace.engine.codec.cell import CELLS, CellKind
+from outpace.engine.group_spec import QUERY, GroupSpec
 from outpace.engine.order.contract import REASON
 from outpace.errors import BindError, UnsupportedError
 from outpace.hosts.spark.frame import BatchFunction, crossing_rows, map_rows
@@ -84,7 +85,8 @@ class StreamSearch:
     frame
         The stream.
     query
-        What to detect and what to return.
+        What to detect and what to return; several queries say in the column `query` whose a row is,
+        also one that takes no part in it.
     sources
         The identifiers of several sources, in their order, where the column `source` says who sent
         a row.
@@ -93,7 +95,7 @@ class StreamSearch:
     """
 
     frame: DataFrame
-    query: Query
+    query: Query | QueryGroup
     sources: tuple[str, ...] | None = None
     replays: bool = False
 
@@ -101,18 +103,24 @@ class StreamSearch:
         """Return the matches."""
         chain = self._chain()
         found = chain.rows(CellKind.MATCHES, chain.plan.output)
-        _chains[found] = chain
+        if isinstance(self.query, Query):
+            _chains[found] = chain
         return found
 
     def timed_out(self) -> DataFrame:
         """Return the partial matches that WITHIN ended."""
+        if isinstance(self.query, QueryGroup):
+            raise UnsupportedError(
+                "the partial matches of a group that time out are not told on Spark",
+                hint="search with its queries one by one",
+            )
         chain = self._chain(timeouts=True)
         return chain.rows(CellKind.TIMED_OUT, chain.timed_out)
 
     def late(self) -> DataFrame:
         """Return the events that came late, where the query's disorder has `late="side"`."""
         chain = self._chain()
-        return chain.rows(CellKind.LATE, chain.plan.crossing.schema)
+        return chain.rows(CellKind.LATE, chain.late)
 
     def invalid(self) -> DataFrame:
         """Return events that cannot be used, where disorder has `invalid="quarantine"`."""
@@ -125,7 +133,8 @@ class StreamSearch:
         The column `output` says what a row is: "match", "timed_out", "late" or "invalid"; of the
         columns with these names the one that it says is filled.
         """
-        timeouts = self.query.bound is not None and self.query.windows is None
+        query = self.query if isinstance(self.query, Query) else None
+        timeouts = query is not None and query.bound is not None and query.windows is None
         return self._chain(timeouts=timeouts).outputs()
 
     def _chain(self, *, timeouts: bool = False) -> _QueryStages:
@@ -142,13 +151,27 @@ class _QueryStages:
     @property
     def timed_out(self) -> pa.Schema:
         """The columns of partial matches that timed out; none where they are not kept."""
-        operator = self.plan.operator
-        return operator.timed_out if operator.timeouts else pa.schema([])
+        operator = self.plan.runs
+        if isinstance(operator, GroupSpec) or not operator.timeouts:
+            return pa.schema([])
+        return operator.timed_out
+
+    @property
+    def late(self) -> pa.Schema:
+        """The columns of events that came late: those of the input."""
+        return pa.schema([*self._named, *self.plan.crossing.schema])
 
     @property
     def invalid(self) -> pa.Schema:
-        """The columns of events that cannot be used; late ones have those of the input."""
-        return pa.schema([pa.field(REASON, pa.string()), *self.plan.crossing.schema])
+        """The columns of events that cannot be used."""
+        reason = pa.field(REASON, pa.string())
+        return pa.schema([*self._named, reason, *self.plan.crossing.schema])
+
+    @property
+    def _named(self) -> list[pa.Field]:
+        """What says which of several queries an event takes no part in."""
+        grouped = isinstance(self.plan.runs, GroupSpec)
+        return [pa.field(QUERY, pa.string())] if grouped else []
 
     def rows(self, kind: CellKind, output: pa.Schema) -> DataFrame:
         chosen = self.cells.filter(sf.col("kind") == int(kind)).select("block")
@@ -159,7 +182,7 @@ class _QueryStages:
 
     def outputs(self) -> DataFrame:
         plan = self.plan
-        tables = (plan.output, self.timed_out, plan.crossing.schema, self.invalid)
+        tables = (plan.output, self.timed_out, self.late, self.invalid)
         structs = [
             pa.field(name, pa.struct(list(schema)))
             for name, schema in zip(OUTPUTS, tables, strict=True)
@@ -222,7 +245,7 @@ def _planned(
         return plan, partitions
     queries = tuple(_with_clock(frame, query, before) for query in asked.queries)
     partitions = _check_session(frame)
-    plan = plan_group(QueryGroup(queries), schema, partitions)
+    plan = plan_group(QueryGroup(queries), schema, partitions, sources=sources)
     follows = any(isinstance(query.order_of_arrival, Punctuation) for query in queries)
     if before is not None and follows and not before.plan.tells_time_to(plan):
         raise BindError(
@@ -242,15 +265,6 @@ def _chain(
 ) -> _QueryStages:
     plan, partitions = _planned(frame, asked, sources, timeouts=timeouts, replays=replays)
     return _QueryStages(plan, _cells(frame, plan, partitions))
-
-
-def match_group(frame: DataFrame, group: QueryGroup) -> DataFrame:
-    """Find the matches of several queries in a stream, which is read and ordered once.
-
-    The column `query` says whose a row is; others have NULL where the query has no such column.
-    """
-    chain = _chain(frame, group)
-    return chain.rows(CellKind.MATCHES, chain.plan.output)
 
 
 def _cells(frame: DataFrame, plan: Plan[StageDivision], partitions: int) -> DataFrame:
