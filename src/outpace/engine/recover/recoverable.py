@@ -158,20 +158,26 @@ class RecoverableOperator(WholeOperator):
         next stimulus.
         """
         match message:
-            case MatchesAcknowledged() | RowsAcknowledged():
-                self._acknowledge(message)
-                return [Save(self.spec.query.name, self._save())]
             case Delivered():
                 return self._given_of(super().step(message))
             case OperatorLost():
                 return self._given_of(self._stand(message))
+        if self.back.is_waiting:
+            raise DataError(
+                "answers to what came before are due",
+                hint="let all instances answer an operator that is recovered by a replay before it "
+                "takes more",
+            )
+        match message:
+            case MatchesAcknowledged() | RowsAcknowledged():
+                self._acknowledge(message)
+                return [Save(self.spec.query.name, self._save())]
             case ClockExchange():
                 raise UnsupportedError(
                     "clocks that are compared change the times of events, which are retained as "
                     "they came",
                     hint="compare no clocks, or save the state of the stream",
                 )
-        assert not self.back.is_waiting, "an answer to what came before is due"
         arrived, ids = self._arrived, None
         self._before = self.front.arrived
         if arrived is not None and isinstance(message, EventsArrived):

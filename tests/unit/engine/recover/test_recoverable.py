@@ -12,10 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outpace.engine.event import EVENT_ID
+from outpace.engine.instance import Instance
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.twin import make_twin
 from outpace.engine.message import (
     ClockExchange,
+    Deliver,
+    Delivered,
+    Emit,
     EventsArrived,
     MatchesAcknowledged,
     SourceEnded,
@@ -440,3 +444,21 @@ def test_what_a_replay_rebuilds_has_no_state_to_save() -> None:
     for asked in (operator.snapshot, operator.state, lambda: operator.restore(State({}))):
         with pytest.raises(UnsupportedError, match="no state to save"):
             asked()
+
+
+def test_what_comes_before_all_have_answered_is_refused() -> None:
+    query = sequence("ab", CountWindows(6, 3)).query.instances(2)
+    operator = RecoverableOperator(OperatorSpec(query, LETTERS).shared)
+    said = operator.step(EventsArrived(letters("abcabc")))
+    deliveries = [one for one in said if isinstance(one, Deliver)]
+    assert deliveries
+    for message in (EventsArrived(letters("a")), MatchesAcknowledged()):
+        with pytest.raises(DataError, match="answers to what came before are due"):
+            operator.step(message)
+    for one in deliveries:
+        answer = Instance(operator.spec).step(one)
+        said += operator.step(Delivered(one.instance, answer))
+    alone = RecoverableOperator(sequence("ab", CountWindows(6, 3)))
+    expected = emit_of(alone.step(EventsArrived(letters("abcabc")))).matches
+    assert sum(len(one.matches) for one in said if isinstance(one, Emit)) == len(expected) == 3
+    assert savepoint_of(operator.step(MatchesAcknowledged())).at == 6
