@@ -128,7 +128,7 @@ class Simulation:
             drop=False,
             disorder=stream.disorder,
         )
-        self._operator = FedOperator(query, schema)
+        self._operator = FedOperator(query, schema, checked=False)
         # Time closes windows of several keys at once, and those that were forgotten are new again.
         self._any_order = bool(query.partitions) and isinstance(query.windows, TimeWindows)
         self._waiting = schema.empty_table()
