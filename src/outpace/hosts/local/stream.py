@@ -19,7 +19,7 @@ from __future__ import annotations
 import datetime
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakSet
 
@@ -53,7 +53,7 @@ from outpace.pattern.query import Query
 
 
 @dataclass(frozen=True)
-class _Origin:
+class _MatchOrigin:
     """What a table that a stream returned says of its matches to a stream that it is pushed into.
 
     Parameters
@@ -74,8 +74,9 @@ class _Origin:
     taken_by: WeakSet[StreamMatcher] = field(default_factory=WeakSet)
 
 
-#: What tables say, by their identity. A copy, or a table from a file, is just a table.
-_origins: Final[dict[int, _Origin]] = {}
+#: What tables say, by their identity, as a table of Arrow has no room for it. A copy, or a table
+#: from a file, is just a table.
+_origins: Final[dict[int, _MatchOrigin]] = {}
 
 
 class StreamMatcher(OpenStream[WholeOperator, pa.Table]):
@@ -121,8 +122,11 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table]):
     def _recorded(self) -> Query | Join:
         return self._query
 
-    def _fit(self, schema: pa.Schema) -> None:
-        """Begin with an operator for a schema, and nothing that an earlier one had."""
+    def _fit(self, schema: pa.Schema, *, brings_ids: bool = False) -> None:
+        """Begin with an operator for a schema, and nothing that an earlier one had.
+
+        Events that come with ids keep them only where that is known before the first of them.
+        """
         disorder = None
         if self._query.order_of_arrival is not None:
             disorder = bind_disorder(self._query, schema)
@@ -132,6 +136,7 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table]):
             disorder=disorder,
             sources=self._identifiers,
             timeouts=self._timeouts,
+            brings_ids=brings_ids,
             choose=self._choose,
         )
         operator = self._make(spec)
@@ -251,11 +256,9 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table]):
             return
         with reading():
             (schema,) = saved.tables
-            self._fit(schema.schema)
+            self._fit(schema.schema, brings_ids=header.get("brings_ids") is True)
             self._begun = True
             assert self._operator is not None
-            if header.get("brings_ids") is True:
-                self._bring_ids(self._operator.spec)
             self._operator.restore(saved.part("operator"))
 
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
@@ -264,12 +267,9 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table]):
             and isinstance(stimulus, EventsArrived)
             and stimulus.rows.schema.get_field_index(EVENT_ID.name) >= 0
         ):
-            self._bring_ids(self._bound("go on").spec)
+            assert self._schema is not None
+            self._fit(self._schema, brings_ids=True)
         return super()._instructions(stimulus)
-
-    def _bring_ids(self, spec: OperatorSpec) -> None:
-        """Let events keep the ids that they bring, before any has come."""
-        self._operator = WholeOperator(replace(spec, brings_ids=True))
 
     def _found(self, stimulus: Stimulus) -> pa.Table:
         emit = self._emits[self._query.name]
@@ -300,5 +300,5 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table]):
         times = {} if time == NO_TIME else dict.fromkeys(self._timed, time)
         number = id(marked)
         gone = weakref.ref(marked, lambda _: _origins.pop(number, None))
-        _origins[number] = _Origin(times, matches, gone)
+        _origins[number] = _MatchOrigin(times, matches, gone)
         return marked
