@@ -54,9 +54,12 @@ def drawn_query(random: Random, name: str) -> op.Query:
 
 
 def drawn_alike(random: Random, query: op.Query, name: str) -> op.Query:
-    """A query as another one, but for conditions on single rows."""
+    """A query as another one, but for conditions on single rows, and maybe for WITHIN."""
     low, high = random.randrange(8), random.randrange(8)
-    return replace(query, name=name).define(A=f"v > {low}", B=f"v < {high}")
+    other = replace(query, name=name).define(A=f"v > {low}", B=f"v < {high}")
+    if query.bound is None or random.random() < 0.5:
+        return other
+    return other.within(random.randint(1, 9), query.bound.kind)
 
 
 def drawn_pieces(random: Random) -> list[pa.Table]:

@@ -1,14 +1,17 @@
-"""Queries of one order that differ in conditions on single rows alone, matched as one query.
+"""Queries of one order, with the same keys, that one operator matches.
 
     rows with bits ──► each row for each query that can use it ──► one operator ──► by query
 
-Behind the order conditions on single rows are bits, so such queries have one pattern, whatever
-their conditions are. One operator matches all of them: who a row is for is the first column of its
-key. So a step costs the rows of all, and hardly anything for each query.
+What a step costs is mostly what it costs for each operator, however few rows come. Here all that
+is done with rows is done once for all queries: who a row is for is the first column of its key, so
+each query has partitions of its own. Behind the order conditions on single rows are bits. So
+queries that differ in these and in WITHIN alone are one pattern, which is searched for all of them
+at once; other patterns are searched one after the other, in the same rows.
 
-Each query gives what it gives alone, in the same order. Therefore only queries are matched as one
-whose matches rows make final, as the rows of others tell the time here: those without WITHIN, and
-chains `A -> B -> C`. In a saved state each query stands for itself.
+Each query gives what it gives alone, in the same order. That is so although the rows of others tell
+the time as well: rows come in the order of their times, so where a match waits for time to pass,
+the first row behind it, whoever it is for, comes before the first that is for its own query, and no
+row of its own lies between. In a saved state each query stands for itself.
 
 Memory: that of the operators of the queries, and some rows for each of a part of what is released.
 """
@@ -18,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -27,9 +31,8 @@ from outpace.engine.alike_state import WHOSE, states_apart, states_together
 from outpace.engine.arrays import Integers
 from outpace.engine.kernels.mask_bits import share_rows
 from outpace.engine.match.bits import BITS
-from outpace.engine.match.contract import Task
+from outpace.engine.match.contract import JointTasks, Task
 from outpace.engine.match.identity import UnmadeIds
-from outpace.engine.match.kernel import chain_steps
 from outpace.engine.match.kernel_arrays import BITS_MAX
 from outpace.engine.match.task import fingerprint
 from outpace.engine.message import Emit, EventsArrived, SourceEnded, Stimulus
@@ -39,10 +42,10 @@ from outpace.engine.rows.partition import gather, row_type
 from outpace.engine.shared_rows import GroupMember, SharedBits, SharedRows
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
-from outpace.engine.window_match.result import LazyMatches, WindowMatches
+from outpace.engine.window_match.result import JointMatches, LazyMatches, WindowMatches
 from outpace.pattern.bound import Apply, MatchIdentity, PredicateClass, walk
 from outpace.pattern.disorder import Late
-from outpace.pattern.query import Consume, RowsPerMatch, Selection
+from outpace.pattern.query import RowsPerMatch
 
 #: So many rows, one for each query that gets it, go to the operator at once.
 _ROWS_AT_ONCE: Final = 1 << 18
@@ -50,10 +53,12 @@ _ROWS_AT_ONCE: Final = 1 << 18
 _PER_COLUMN: Final = 8
 
 
-def shape_of(member: GroupMember) -> str | None:
-    """Return what queries have in common that are matched as one; None for one that never is."""
-    task, query = member.bits.task, member.query
-    bound = task.bound
+def keys_of(member: GroupMember) -> str | None:
+    """Return what queries have in common that one operator matches; None for one that has its own.
+
+    Of these all rows are of use that have a bit, and they are decided by rows and by time.
+    """
+    bound, query = member.bits.task.bound, member.query
     measures = [measure.expression for measure in bound.measures]
     if (
         not member.drops
@@ -64,10 +69,17 @@ def shape_of(member: GroupMember) -> str | None:
         or bound.uncertainty is not None
         or any(isinstance(node, MatchIdentity) for tree in measures for node in walk(tree))
         or Late(member.disorder.value.late) is Late.PASS
-        or not _decided_by_rows(task)
+        or (bound.within is not None and any(bound.descending[:1]))
     ):
         return None
-    plain = replace(query, name="", definitions=(), set_aside=(), order_of_arrival=None)
+    return repr((bound.partition_by, bound.within is None))
+
+
+def _shape_of(member: GroupMember) -> str:
+    """Return what queries have in common that are one pattern, whatever WITHIN and their bits."""
+    bound, query = member.bits.task.bound, member.query
+    plain = replace(query, name="", definitions=(), set_aside=(), order_of_arrival=None, bound=None)
+    kind = None if query.bound is None else query.bound.kind
     # What reads the match as well begins with the look at a bit.
     rest = [
         (one.name, one.kind, one.expression.arguments[1:])
@@ -76,22 +88,11 @@ def shape_of(member: GroupMember) -> str | None:
     ]
     # By their texts: 0.0 and -0.0 are equal, but not the same.
     names = [one.name for one in bound.predicates]
-    return repr((plain, names, rest, bound.measures, bound.columns, bound.output))
-
-
-def _decided_by_rows(task: Task) -> bool:
-    """Say whether no match of a task waits for time to pass."""
-    bound = task.bound
-    plain = (bound.query.effective_selection, bound.query.consumption) == (
-        Selection.PREFERRED,
-        Consume.NONE,
-    )
-    chained = plain and not any(bound.descending[:1]) and chain_steps(task) is not None
-    return bound.within is None or chained
+    return repr((plain, kind, names, rest, bound.measures, bound.columns, bound.output))
 
 
 class AlikeQueries(Stateful):
-    """The operator of queries that have one shape.
+    """The operator of queries that have `keys_of` in common.
 
     Parameters
     ----------
@@ -105,14 +106,22 @@ class AlikeQueries(Stateful):
 
     def __init__(self, members: Sequence[GroupMember], shared: SharedBits) -> None:
         self.members = members
-        self._spec = _with_whose(members[0].spec)
+        shapes = [_shape_of(one) for one in members]
+        numbered = {shape: number for number, shape in enumerate(dict.fromkeys(shapes))}
+        task_of = np.array([numbered[shape] for shape in shapes])
+        #: The queries of each pattern.
+        self._queries = [np.flatnonzero(task_of == number) for number in range(len(numbered))]
+        self._spec = _joint_spec(members, self._queries, task_of)
         self.operator = WholeOperator(self._spec)
-        numbers = np.array([shared.numbers(one.bits) for one in members], np.int64)
-        self._column, self._bit = np.divmod(numbers, _PER_COLUMN)
-        self._output = members[0].spec.bound.output
+        numbers = [shared.numbers(one.bits) for one in members]
+        places = np.full((len(members), max(map(len, numbers))), -1, np.int64)
+        for line, own in zip(places, numbers, strict=True):
+            line[: len(own)] = own
+        self._column, self._bit = np.where(places < 0, -1, np.divmod(places, _PER_COLUMN))
         self._nothing = self._spec.arriving.empty_table()
-        self._no_matches = WindowMatches.none(self._output)
-        self._no_timeouts = members[0].spec.timed_out.empty_table()
+        #: What each gives where there is nothing.
+        self._no_matches = [WindowMatches.none(one.spec.bound.output) for one in members]
+        self._no_timeouts = [one.spec.timed_out.empty_table() for one in members]
 
     @property
     def partitions(self) -> int:
@@ -179,33 +188,35 @@ class AlikeQueries(Stateful):
 
     def _by_query(self, emit: Emit) -> list[Emit]:
         """Return what each query gives, of what all give."""
-        matches, said = emit.matches, (self._no_timeouts, emit.watermark)
-        if not len(matches):
-            return [Emit(one.query.name, self._no_matches, *said) for one in self.members]
+        matches = dict(enumerate(self._no_matches))
+        if isinstance(emit.matches, JointMatches):
+            for queries, found in zip(self._queries, emit.matches.parts, strict=True):
+                if len(found):
+                    matches |= dict(self._apart(queries, found))
+        each = zip(self.members, matches.values(), self._no_timeouts, strict=True)
+        return [
+            Emit(one.query.name, found, nothing, emit.watermark) for one, found, nothing in each
+        ]
+
+    def _apart(
+        self, queries: Integers, matches: WindowMatches
+    ) -> Iterator[tuple[int, WindowMatches]]:
+        """Return the queries of a pattern that have matches, and these, of those of all."""
         whose = matches.table.column(WHOSE.name).to_numpy()
         order = np.argsort(whose, kind="stable")
-        bounds = np.searchsorted(whose[order], np.arange(len(self.members) + 1)).tolist()
-        columns = [gather(matches.table.column(name), order) for name in self._output.names]
-        table, event = pa.table(columns, schema=self._output), matches.event[order]
-        each = zip(self.members, bounds[:-1], bounds[1:], strict=True)
-        return [
-            Emit(
-                member.query.name,
-                _part(
-                    member,
-                    matches,
-                    order[begin:end],
-                    table.slice(begin, end - begin),
-                    event[begin:end],
-                ),
-                *said,
-            )
-            for member, begin, end in each
-        ]
+        rows = matches.table.drop_columns([WHOSE.name])
+        table = pa.table([gather(one, order) for one in rows.columns], schema=rows.schema)
+        begins = np.searchsorted(whose, queries, sorter=order).tolist()
+        bounds = pairwise([*begins, len(order)])
+        for query, (begin, end) in zip(queries.tolist(), bounds, strict=True):
+            if begin < end:
+                own, rows = order[begin:end], table.slice(begin, end - begin)
+                yield query, _part(self.members[query], matches, own, rows)
 
     def states(self) -> list[State]:
         """Return the state of the operator of each query, as it would be alone."""
-        return states_apart(self.operator.state(), self._fresh, self._fingerprints)
+        columns = [one.spec.kept.names for one in self.members]
+        return states_apart(self.operator.state(), self._fresh, self._fingerprints, columns)
 
     @cached_property
     def _fresh(self) -> State:
@@ -226,8 +237,34 @@ class AlikeQueries(Stateful):
         self.operator = fresh
 
 
-def _with_whose(spec: OperatorSpec) -> OperatorSpec:
-    """Return the operator of rows that say who they are for, as matches do."""
+def _joint_spec(
+    members: Sequence[GroupMember], queries: Sequence[Integers], task_of: Integers
+) -> OperatorSpec:
+    """Return the operator of rows that say who they are for, as matches do.
+
+    `queries` are those of each pattern, and `task_of` says which pattern a query has.
+    """
+    first = members[0].spec
+    tasks = [_with_whose(members[own[0]].spec) for own in queries]
+    fields = {one.name: one for member in members for one in member.spec.schema}
+    schema = pa.schema([*fields.values(), WHOSE])
+    bounds = [one.spec.bound.within for one in members if one.spec.bound.within is not None]
+    kept = dict.fromkeys(
+        name for task in tasks for name in (*task.bound.columns, *task.bound.output.names)
+    )
+    bound = replace(
+        tasks[0].bound,
+        schema=schema,
+        columns=tuple(field.name for field in schema if field.name in kept),
+    )
+    within = np.array(bounds, np.int64) if bounds else None
+    together = JointTasks(WHOSE.name, tuple(tasks), task_of, within)
+    task = replace(tasks[0], bound=bound)
+    return replace(first, schema=schema, given=task, together=together)
+
+
+def _with_whose(spec: OperatorSpec) -> Task:
+    """Return the pattern of a query whose rows say who they are for."""
     assert spec.given is not None
     bound = spec.given.bound
     changed = replace(
@@ -237,19 +274,18 @@ def _with_whose(spec: OperatorSpec) -> OperatorSpec:
         columns=(*bound.columns, WHOSE.name),
         output=bound.output.append(WHOSE),
     )
-    task = replace(spec.given, bound=changed)
-    return replace(spec, schema=spec.schema.append(WHOSE), given=task)
+    return replace(spec.given, bound=changed)
 
 
 def _part(
-    member: GroupMember, matches: WindowMatches, own: Integers, table: pa.Table, event: Integers
+    member: GroupMember, matches: WindowMatches, own: Integers, table: pa.Table
 ) -> WindowMatches:
-    """Return the matches of a query, which are these of all, as their rows and events tell."""
+    """Return the matches of a query, which are these of all, as their rows tell."""
     ids, task = matches.identify, member.spec.task
     assert isinstance(ids, UnmadeIds)
     assert task is not None
     return LazyMatches(
-        {"table": table, "event": event, "identify": partial(ids.of, task, own)},
+        {"table": table, "event": matches.event[own], "identify": partial(ids.of, task, own)},
         offsets=lambda: np.arange(len(own) + 1),
         phase=lambda: matches.phase[own],
         window=lambda: matches.window[own],

@@ -49,15 +49,17 @@ class _Known(NamedTuple):
         return State(header, [self.keys, pa.table({"number": none}), pa.table({"count": counts})])
 
 
-def states_apart(whole: State, fresh: State, fingerprints: Sequence[str]) -> list[State]:
+def states_apart(
+    whole: State, fresh: State, fingerprints: Sequence[str], columns: Sequence[Sequence[str]]
+) -> list[State]:
     """Return the state of each query, of that of all.
 
     Parameters
     ----------
     whole, fresh
         The state of all, and that of one query before it has taken anything.
-    fingerprints
-        What tells the states of the queries apart.
+    fingerprints, columns
+        What tells the states of the queries apart, and the columns of rows that each keeps.
     """
     known, alone = _Known.of(whole), _Known.of(fresh)
     whose, count = known.keys.column(WHOSE.name).to_numpy(), len(fingerprints)
@@ -75,7 +77,7 @@ def states_apart(whole: State, fresh: State, fingerprints: Sequence[str]) -> lis
         # All events of a query without keys are those of its one partition.
         at = places.column_names.index("arrival")
         places = places.set_column(at, "arrival", places.column("ordinal"))
-    rows, states = rows.drop_columns([WHOSE.name]), []
+    states = []
     for query, fingerprint in enumerate(fingerprints):
         chosen = of_query[query]
         keys, counts, arrived = alone.keys, known.counts[chosen], known.arrived
@@ -84,7 +86,8 @@ def states_apart(whole: State, fresh: State, fingerprints: Sequence[str]) -> lis
         else:
             arrived = int(counts.sum())
         own = _Known(keys, known.numbers[chosen], counts, known.room, arrived)
-        tables = [stops.take(stopped[query]), places.take(kept[query]), rows.take(kept[query])]
+        own_rows = rows.select(columns[query]).take(kept[query])
+        tables = [stops.take(stopped[query]), places.take(kept[query]), own_rows]
         states.append(_with(fresh, whole, own, tables, fingerprint))
     return states
 
@@ -92,12 +95,13 @@ def states_apart(whole: State, fresh: State, fingerprints: Sequence[str]) -> lis
 def states_together(fresh: State, states: Mapping[int, State]) -> State:
     """Return the state of all, of those of queries, by their numbers; `fresh` is one before all."""
     parts = {query: _Known.of(one) for query, one in states.items()}
-    rooms, tables = 0, []
-    for known, state in zip(parts.values(), states.values(), strict=True):
+    rooms, tables = 0, [fresh.part("instance").tables]
+    for (query, known), state in zip(parts.items(), states.values(), strict=True):
         number = np.zeros(known.room, np.int64)
         number[known.numbers] = rooms + np.arange(len(known.numbers))
         rooms += len(known.numbers)
         _, (stops, places, rows) = state.part("instance").content(3)
+        rows = rows.append_column(WHOSE, pa.array(np.full(rows.num_rows, query, np.int32)))
         tables.append((_renumbered(stops, number), _renumbered(places, number), rows))
     whose = [np.full(len(one.numbers), query, np.int32) for query, one in parts.items()]
     keys = {WHOSE.name: np.concatenate(whose)}
@@ -111,15 +115,10 @@ def states_together(fresh: State, states: Mapping[int, State]) -> State:
         rooms,
         max(one.arrived for one in parts.values()),
     )
-    stops, places, rows = (pa.concat_tables(each) for each in zip(*tables, strict=True))
-    kept = [
-        np.full(each[2].num_rows, query, np.int32)
-        for query, each in zip(parts, tables, strict=True)
-    ]
-    rows = rows.append_column(WHOSE, pa.array(np.concatenate(kept)))
-    rows = rows.select(fresh.part("instance").tables[2].column_names)
+    # Columns that a query does not keep are NULL in its rows.
+    joined = (pa.concat_tables(one, promote_options="default") for one in zip(*tables, strict=True))
     latest = max(states.values(), key=lambda one: one.part("instance").numbers["watermark"])
-    return _with(fresh, latest, every, [stops, places, rows])
+    return _with(fresh, latest, every, [*joined])
 
 
 def _by_owner(owner: Integers, count: int) -> list[Integers]:

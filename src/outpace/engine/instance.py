@@ -248,4 +248,4 @@ def _make_matcher(spec: OperatorSpec) -> _InstanceMatcher:
     if spec.windows is not None:
         return WindowMatcher(spec.found, spec.matcher, rows=spec.kept)
     assert spec.matcher is not None
-    return PartitionMatcher(spec.found, spec.matcher, spec.kept)
+    return PartitionMatcher(spec.found, spec.matcher, spec.kept, spec.joint)

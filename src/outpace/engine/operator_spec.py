@@ -11,7 +11,7 @@ import pyarrow as pa
 from outpace.engine.event import EVENT_ID
 from outpace.engine.match.bits import BitTask, counts_unused, with_bits
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.match.contract import JointTasks, Matcher, Task
 from outpace.engine.match.output import timed_out_schema
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import kept_columns, prepare, with_clock_errors
@@ -89,6 +89,9 @@ class OperatorSpec:
         events are counted.
     choose
         Says how a pattern is matched; by default the fastest way that covers it.
+    together
+        The patterns of several queries that are matched in one place, where rows say which they are
+        for; then `given` tells what is the same of all.
     """
 
     query: Query
@@ -105,6 +108,7 @@ class OperatorSpec:
     event_driven: bool = False
     sequence: str | None = SEQUENCE
     choose: Callable[[Task], Matcher] = choose_matcher
+    together: JointTasks | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.disorder, BoundDisorder | None):
@@ -220,6 +224,12 @@ class OperatorSpec:
     def matcher(self) -> Matcher | None:
         """How the pattern is matched; all instances share what is compiled."""
         return None if self.task is None else self.choose(self.task)
+
+    @cached_property
+    def joint(self) -> tuple[JointTasks, tuple[Matcher, ...]] | None:
+        """The patterns that are matched in one place, and how each is."""
+        together = self.together
+        return None if together is None else (together, tuple(map(self.choose, together.tasks)))
 
     @property
     def identified(self) -> bool:

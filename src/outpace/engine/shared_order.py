@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from outpace.engine.alike import AlikeQueries, shape_of
+from outpace.engine.alike import AlikeQueries, keys_of
 from outpace.engine.intake import Intake
 from outpace.engine.message import (
     Aside,
@@ -217,11 +217,11 @@ class SharedOrder(Stateful):
 
 def _alike(link: Sequence[GroupMember]) -> list[list[GroupMember]]:
     """Return the queries of a link that are matched as one, where there are several."""
-    by_shape: dict[str, list[GroupMember]] = {}
+    by_keys: dict[str, list[GroupMember]] = {}
     for member in link:
-        if (shape := shape_of(member)) is not None:
-            by_shape.setdefault(shape, []).append(member)
-    return [one for one in by_shape.values() if len(one) > 1]
+        if (keys := keys_of(member)) is not None:
+            by_keys.setdefault(keys, []).append(member)
+    return [one for one in by_keys.values() if len(one) > 1]
 
 
 def set_aside(released: ReleasedEvents) -> list[dict[Aside, pa.Table]]:

@@ -1,4 +1,4 @@
-"""Queries that differ in conditions on single rows alone give, matched as one, what each gives."""
+"""Queries of the same keys give, matched by one operator, what each gives alone."""
 
 from __future__ import annotations
 
@@ -19,36 +19,56 @@ from outpace.engine.group_spec import GroupSpec
 from outpace.engine.message import Emit, EventsArrived, SourceEnded, Stimulus
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.state import State
+from outpace.pattern.ast import predicates
+from outpace.pattern.query import WithinKind
 
 MEASURES = {"first": "FIRST(ts)", "last": "LAST(ts)", "n": "MATCH_NUMBER()"}
 
 
-def drawn_shape(random: Random) -> op.Query:
-    """A query of a shape that is matched as one with others of it."""
-    pattern = random.choice(["A -> B", "A -> B", "A -> B -> A", "A -> B+", "A -> B? -> A"])
+PATTERNS = ["A -> B", "A -> B -> A", "A -> B+", "A -> B? -> A", "A -> C+ -> B"]
+
+#: With WITHIN time decides about the last three.
+TIMED = [*PATTERNS, "A ->> B", "A -> !C -> B", "A -> B -> !C", "A -> !B"]
+
+
+def drawn_pattern(random: Random, *, timed: bool) -> op.Query:
+    """A query that is matched with others of its keys."""
+    pattern = random.choice(TIMED if timed else PATTERNS)
     query = op.Query("q").order_by("ts").pattern(pattern).measures(MEASURES)
-    query = query.partition_by(*random.choice([[], ["key"], ["key", "w"]]))
-    if pattern in ("A -> B", "A -> B -> A") and random.random() < 0.6:
-        query = query.within(random.randint(1, 9))
+    if timed and random.random() < 0.2:
+        query = query.within(5, "previous to current")
     if random.random() < 0.3:
         query = query.skip_to_next_row()
     if random.random() < 0.2:
         query = query.limit(2, per="partition")
-    if random.random() < 0.3:
+    if random.random() < 0.2:
+        query = query.measures(last="LAST(A.w) + 1", values="ARRAY_AGG(v)")
+    if random.random() < 0.2:
         # An error of the matches that this key is in.
         query = query.measures(**MEASURES, number="CAST(LAST(key) AS INT)")
-    return query.disorder(op.KSlack(random.randint(0, 3)))
+    return query
 
 
 def drawn_queries(random: Random) -> list[op.Query]:
-    """Queries of a shape."""
-    shape = drawn_shape(random)
-    return [
-        replace(shape, name=f"q{number}").define(
-            A=f"v > {random.randrange(8)}", B=f"v < {random.randrange(8)} OR w = 1"
-        )
-        for number in range(random.randint(2, 5))
-    ]
+    """Queries of some patterns with the same keys, each with its conditions and its WITHIN."""
+    timed, keys = random.random() < 0.7, random.choice([[], ["key"], ["key", "w"]])
+    disorder = op.KSlack(random.randint(0, 3))
+    patterns = [drawn_pattern(random, timed=timed) for _ in range(random.randint(1, 3))]
+    queries = []
+    for number in range(random.randint(2, 6)):
+        low, middle, high = (random.randrange(8) for _ in range(3))
+        query = replace(random.choice(patterns), name=f"q{number}").partition_by(*keys)
+        conditions = {"A": f"v > {low}", "B": f"(v < {high} OR w = 1)", "C": f"v = {middle}"}
+        if random.random() < 0.2:
+            conditions["B"] += " AND v <> A.v"
+        assert query.tree is not None
+        names = predicates(query.tree)
+        query = query.define({name: conditions[name] for name in names}).disorder(disorder)
+        if timed:
+            kind = WithinKind.FIRST_TO_LAST if query.bound is None else query.bound.kind
+            query = query.within(random.randint(1, 9), kind)
+        queries.append(query)
+    return queries
 
 
 def events(random: Random) -> list[pa.Table]:
@@ -64,7 +84,7 @@ def events(random: Random) -> list[pa.Table]:
 
 @examples(40)
 @given(st.integers(0, 1 << 32))
-def test_queries_of_one_shape_give_what_each_gives_alone(seed: int) -> None:
+def test_queries_of_the_same_keys_give_what_each_gives_alone(seed: int) -> None:
     random = Random(seed)
     queries, pieces = drawn_queries(random), events(random)
     spec = GroupSpec(tuple(queries), pieces[0].schema)

@@ -110,7 +110,8 @@ def share_rows(
     bits
         Lines of bytes, with a place for each row.
     column, bit
-        For each query a line that says in which line of `bits` each of its bits is, and where.
+        For each query a line that says in which line of `bits` each of its bits is, and where; -1
+        where it has no such bit.
     begin
         The first row.
     row_of, query_of, words
@@ -129,6 +130,8 @@ def share_rows(
         for query in range(len(column)):
             word = 0
             for place in range(column.shape[1]):
+                if column[query, place] < 0:
+                    break
                 word |= ((bits[column[query, place], row] >> bit[query, place]) & 1) << place
             if word:
                 row_of[given] = row

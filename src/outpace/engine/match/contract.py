@@ -9,7 +9,7 @@ it easy to check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -182,6 +182,19 @@ class Resume:
         zeros = np.zeros(partitions, np.int64)
         return Resume(zeros.copy(), zeros - 1, zeros.copy(), zeros.copy(), [zeros[:0]] * partitions)
 
+    @staticmethod
+    def joined(parts: Sequence[Resume]) -> Resume:
+        """Return the places of all parts, one part after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        return Resume(
+            np.concatenate([one.next_start for one in parts]),
+            np.concatenate([one.barrier for one in parts]),
+            np.concatenate([one.number for one in parts]),
+            np.concatenate([one.completed_to for one in parts]),
+            [consumed for one in parts for consumed in one.consumed],
+        )
+
     @property
     def consuming(self) -> list[int]:
         """The segments with consumed rows; most have none."""
@@ -335,6 +348,26 @@ class Task:
     def work_allowed(self, rows: int) -> int:
         """Return how much work all starts in a block of so many rows may take together."""
         return WORK_BUDGET // STEP_BUDGET * self.step_budget + WORK_PER_ROW * rows
+
+
+@dataclass(frozen=True)
+class JointTasks:
+    """Queries that are matched in one place, each in partitions of its own.
+
+    Parameters
+    ----------
+    column
+        The column that says which query a row is for.
+    tasks
+        What queries are matched as that differ in WITHIN alone.
+    task_of, within
+        For each query the number of its task, and what WITHIN allows, where there is one.
+    """
+
+    column: str
+    tasks: tuple[Task, ...]
+    task_of: Integers
+    within: Integers | None
 
 
 class Turns:

@@ -15,18 +15,21 @@ for those that it looks ahead to: time ends no wait then.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Booleans, Integers, distinct, pooled
+from outpace.engine.arrays import NO_TIME, Booleans, Integers, distinct, grown, pooled
 from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import scatter_rows
 from outpace.engine.match.contract import (
     Block,
     BlockMatches,
+    JointTasks,
     Matcher,
     Outcome,
     PartialMatches,
@@ -58,6 +61,7 @@ from outpace.engine.state import NATURAL, State, integer, integers, require, typ
 from outpace.engine.window_match.result import (
     CLOSING,
     COMPLETING,
+    JointMatches,
     WindowMatches,
     found_matches,
 )
@@ -73,7 +77,7 @@ class StepResult(NamedTuple):
     Parameters
     ----------
     matches
-        The matches, in the order in which they come out.
+        The matches, in the order in which they come out; those of several tasks are apart.
     timed_out
         Partial matches that WITHIN ended, where asked for.
     idle, event_counts
@@ -86,6 +90,36 @@ class StepResult(NamedTuple):
     event_counts: Integers
 
 
+class _Line(NamedTuple):
+    """One of the tasks: its number, how it is matched, and what it gives where there is nothing."""
+
+    number: int
+    task: Task
+    matcher: Matcher
+    reach: Reach
+    nothing: WindowMatches
+
+    @staticmethod
+    def of(number: int, task: Task, matcher: Matcher) -> _Line:
+        nothing = WindowMatches.none(task.bound.output)
+        return _Line(number, task, matcher, reach_of(task), nothing)
+
+    def remembered(self, resume: Resume) -> Booleans:
+        """Say which partitions must stay known even without rows."""
+        if self.reach.anchored:
+            return np.ones(len(resume.number), np.bool_)
+        return (resume.number > 0) & self.reach.numbered
+
+
+class _Share(NamedTuple):
+    """The rows of a task in a step, from a row of the block on, and what came of them."""
+
+    line: _Line
+    begin: int
+    block: Block
+    outcome: Outcome
+
+
 class PartitionMatcher(Stateful):
     """Matches partitions that come piece by piece, in event order.
 
@@ -95,13 +129,25 @@ class PartitionMatcher(Stateful):
         The query and how it is matched.
     rows
         The columns of events that are kept.
+    joint
+        The tasks of several queries, each with its matcher, where rows say which they are for; then
+        `task` tells what is the same of all.
     """
 
-    CHANGED = ("_kept", "_stops", "_deadlines")
+    CHANGED = ("_kept", "_stops", "_deadlines", "_owners")
 
-    def __init__(self, task: Task, matcher: Matcher, rows: pa.Schema) -> None:
+    def __init__(
+        self,
+        task: Task,
+        matcher: Matcher,
+        rows: pa.Schema,
+        joint: tuple[JointTasks, Sequence[Matcher]] | None = None,
+    ) -> None:
         self.task = task
         self.matcher = matcher
+        self._joint = None if joint is None else joint[0]
+        tasks = [(task, matcher)] if joint is None else zip(joint[0].tasks, joint[1], strict=True)
+        self._lines = [_Line.of(number, *one) for number, one in enumerate(tasks)]
         self._columns = rows.names
         self._reach: Reach = reach_of(task)
         self._rows = rows
@@ -109,7 +155,6 @@ class PartitionMatcher(Stateful):
         #: How often a step has begun to change what is kept.
         self.begun = 0
         # Most steps settle nothing, and to make an empty table takes as long as to find that out.
-        self._no_matches = WindowMatches.none(task.bound.output)
         self._no_timeouts: pa.Table = timed_out_schema(task).empty_table()
         self._begin()
 
@@ -118,6 +163,8 @@ class PartitionMatcher(Stateful):
         #: The rows kept, each with its ordinal, its arrival, and its time where WITHIN measures it.
         self._kept = KeyedRows(self._rows, 3 if self._timed else 2)
         self._deadlines = Deadlines()
+        #: For each partition the query that it is of, where there are several.
+        self._owners = np.zeros(0, np.int64)
         self._watermark = NO_TIME
 
     @property
@@ -138,7 +185,11 @@ class PartitionMatcher(Stateful):
         """Count the rows kept that an undecided match may start with; linear in the rows kept."""
         kept = self._kept.take(self._kept.keys)
         undecided = kept.numbers[0] >= self._stops.resume(kept.key).next_start
-        return count_starts(self.task, kept.rows, undecided)
+        if self._joint is None:
+            return count_starts(self.task, kept.rows, undecided)
+        number = self._joint.task_of[self._owners[kept.key]]
+        own = ((one.task, undecided & (number == one.number)) for one in self._lines)
+        return sum(count_starts(task, kept.rows, some) for task, some in own)
 
     def step(
         self,
@@ -201,14 +252,36 @@ class PartitionMatcher(Stateful):
         _, numbers = events.codes
         keys = self._kept.keys if ended else distinct(numbers, passed)
         self._stops.make_room(numbers)
+        if self._joint is not None:
+            self._own(numbers[events.codes[0]], rows)
         clock = None if stream is None else (stream.times, stream.arrival)
         known = {"watermark": newest, "ended": ended, "stream": clock, "arrived": arrived}
         block, keys = self._block(events, rows, times, keys.astype(np.int64), known)
-        outcome = self.matcher(block, self._stops.resume(keys))
-        matches, timed_out = self._emit(block, outcome, told)
+        shares = self._shares(block, keys)
+        matches, timed_out = self._emit(shares, told)
         self.begun += 1
         self._watermark = newest
-        return StepResult(matches, timed_out, *self._retain(block, keys, outcome))
+        return StepResult(matches, timed_out, *self._retain(block, keys, shares))
+
+    def _own(self, partitions: Integers, rows: pa.Table) -> None:
+        """Note which query each partition is of, as its rows say."""
+        assert self._joint is not None
+        self._owners = grown(self._owners, int(partitions.max(initial=-1)) + 1, 0)
+        self._owners[partitions] = rows.column(self._joint.column).to_numpy()
+
+    def _shares(self, block: Block, keys: Integers) -> list[_Share]:
+        """Let each task match its partitions."""
+        resume, (first, *others) = self._stops.resume, self._lines
+        if self._joint is None or not others or not len(keys):
+            return [_Share(first, 0, block, first.matcher(block, resume(keys)))]
+        number = self._joint.task_of[self._owners[keys]]
+        bounds = [*np.flatnonzero(np.diff(number, prepend=-1)).tolist(), len(keys)]
+        shares = []
+        for low, high in pairwise(bounds):
+            line, part = self._lines[number[low]], block.part(low, high)
+            outcome = line.matcher(part, resume(keys[low:high]))
+            shares.append(_Share(line, int(block.segments[low]), part, outcome))
+        return shares
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -245,6 +318,8 @@ class PartitionMatcher(Stateful):
         times = time_values(self.task.bound, rows)
         numbers = np.stack([ordinal, arrival, times] if self._timed else [ordinal, arrival])
         self._kept.replace(key[begin], RowsWithKeys(rows.combine_chunks(), key, numbers))
+        if self._joint is not None:
+            self._own(key, rows)
         ends = np.append(begin[1:], len(key))
         waiting = begin + self._stops.resume(key[begin]).next_start - ordinal[begin]
         self._wait(key[begin], times, np.minimum(waiting, ends), ends)
@@ -269,19 +344,24 @@ class PartitionMatcher(Stateful):
         fits = (first[known] <= starts) & (starts <= taken[known])
         require(fits.all(), "a start has no row")
 
-    def _emit(self, block: Block, outcome: Outcome, told: int) -> tuple[WindowMatches, pa.Table]:
+    def _emit(self, shares: Sequence[_Share], told: int) -> tuple[WindowMatches, pa.Table]:
         """Return matches, and what had timed out when time had come so far."""
-        found, partial = outcome.found, outcome.timed_out
-        matches, timed_out = self._no_matches, self._no_timeouts
-        if len(found.start):
-            matches = self._matches(block, self._dated(block, found))
+        found = [line.nothing for line in self._lines]
+        for line, _, block, outcome in shares:
+            if len(outcome.found.start):
+                matches = _matches(line.task, block, self._dated(block, outcome.found))
+                found[line.number] = matches
+        if self._joint is not None:
+            return JointMatches(found), self._no_timeouts
+        ((_, _, block, outcome),) = shares
+        partial, timed_out = outcome.timed_out, self._no_timeouts
         if partial is not None and len(partial.start):
             order = order_by_decision(
                 partial.settled, partial.awaited, block.arrivals[partial.start]
             )
             order = order[self._deadlines_of(block, partial)[order] <= told]
             timed_out = timed_out_table(self.task, block, _take_partial(partial, order))
-        return matches, timed_out
+        return found[0], timed_out
 
     def _deadlines_of(self, block: Block, partial: PartialMatches) -> Integers:
         """Return the times that ended partial matches."""
@@ -291,35 +371,6 @@ class PartitionMatcher(Stateful):
         by_step = within.kind is WithinKind.PREVIOUS_TO_CURRENT
         rows = partial.rows[partial.offsets[1:] - 1] if by_step else partial.start
         return block.times[rows] + self.task.bound.within
-
-    def _matches(self, block: Block, found: BlockMatches) -> WindowMatches:
-        """Return matches in the order in which they come out."""
-        taken, starts = found, None
-        # A single partition has its matches in this order.
-        if len(block.segments) > 2:
-            order, starts = emission_order(block, found)
-            taken, starts = take_matches(found, order), starts[order]
-        awaited = taken.awaited
-
-        def phase() -> Integers:
-            if awaited is None:
-                return np.full(len(taken.start), COMPLETING)
-            return np.where(awaited == NO_TIME, COMPLETING, CLOSING)
-
-        def window() -> Integers:
-            none = np.zeros(len(taken.start), np.int64)
-            return none if awaited is None else np.where(awaited == NO_TIME, none, awaited)
-
-        return found_matches(
-            self.task,
-            block,
-            taken,
-            taken.settled,
-            identified(self.task, block, taken),
-            phase=phase,
-            window=window,
-            partition=lambda: starts_in_order(block, taken) if starts is None else starts,
-        )
 
     def _dated(self, block: Block, found: BlockMatches) -> BlockMatches:
         """Return matches with what made them final, the rows that NEXT looks ahead to included."""
@@ -354,8 +405,14 @@ class PartitionMatcher(Stateful):
         """
         kept = self._kept.take(keys)
         codes, new = events.codes
-        place = np.searchsorted(keys, new).astype(np.int32)
-        codes = np.concatenate([np.searchsorted(keys, kept.key).astype(np.int32), place[codes]])
+        held, new = np.searchsorted(keys, kept.key), np.searchsorted(keys, new)
+        if self._joint is not None and len(self._lines) > 1:
+            # The partitions of a task lie together.
+            order = np.argsort(self._joint.task_of[self._owners[keys]], kind="stable")
+            place = np.empty(len(keys), np.int64)
+            place[order] = np.arange(len(keys))
+            keys, held, new = keys[order], place[held], place[new]
+        codes = np.concatenate([held.astype(np.int32), new.astype(np.int32)[codes]])
         grouping = group_codes(codes, len(keys))
         joined = pa.concat_tables([kept.rows, rows]) if len(kept) else rows
         columns = {
@@ -370,10 +427,10 @@ class PartitionMatcher(Stateful):
         # Fresh memory would cost more than to fill it.
         new_numbers = [events.ordinal, events.arrival, *[times] * self._timed]
         numbers = pooled(len(new_numbers) * len(codes), np.int64).reshape(len(new_numbers), -1)
-        held = len(kept.key)
-        numbers[:, :held] = kept.numbers
+        size = len(kept.key)
+        numbers[:, :size] = kept.numbers
         for line, values in zip(numbers, new_numbers, strict=True):
-            line[held:] = values
+            line[size:] = values
         ordinals, arrivals, *measured = (_grouped(line, grouping) for line in numbers)
         there = np.flatnonzero(np.diff(grouping.segments))
         segments = np.append(grouping.segments[there], len(codes))
@@ -389,9 +446,16 @@ class PartitionMatcher(Stateful):
             ordinals=ordinals,
             arrivals=arrivals,
             times=measured[0] if measured else numbers[0, :0],
+            within=None if self._joint is None or not self._timed else self._withins(keys[there]),
             **known,
         )
         return block, keys[there]
+
+    def _withins(self, keys: Integers) -> Integers:
+        """Return what WITHIN allows the matches of partitions."""
+        if self._joint is not None and self._joint.within is not None:
+            return self._joint.within[self._owners[keys]]
+        return np.full(len(keys), self.task.bound.within, np.int64)
 
     def _newest(self, times: Integers) -> int:
         """Return the watermark after rows with these times."""
@@ -399,12 +463,17 @@ class PartitionMatcher(Stateful):
             return self._watermark
         return max(self._watermark, int(times[-1]))
 
-    def _retain(self, block: Block, keys: Integers, outcome: Outcome) -> tuple[Integers, Integers]:
+    def _retain(
+        self, block: Block, keys: Integers, shares: Sequence[_Share]
+    ) -> tuple[Integers, Integers]:
         """Keep what is still needed of each partition; see `StepResult` for what is returned."""
-        self._stops.stop(keys, outcome.resume)
+        resume = Resume.joined([one.outcome.resume for one in shares])
+        keep_from = np.concatenate([one.begin + one.outcome.keep_from for one in shares])
+        remembered = np.concatenate([one.line.remembered(one.outcome.resume) for one in shares])
+        self._stops.stop(keys, resume)
         begin, end = block.segments[:-1], block.segments[1:]
         back = 0 if block.ended else self._reach.back
-        first = np.maximum(outcome.keep_from - back, begin)
+        first = np.maximum(keep_from - back, begin)
         sizes = end - first
         rows = np.repeat(end - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
         columns = [gather(block.columns[name], rows) for name in self._columns]
@@ -413,33 +482,30 @@ class PartitionMatcher(Stateful):
         numbers = np.stack([line[rows] for line in lines])
         self._kept.replace(keys, RowsWithKeys(kept, np.repeat(keys, sizes), numbers))
         self._deadlines.forget(self._watermark)
-        self._wait(keys, block.times, outcome.keep_from, end)
-        unneeded = (sizes == 0) & ~self._remembered(outcome.resume)
+        self._wait(keys, block.times, keep_from, end)
+        unneeded = (sizes == 0) & ~remembered
         idle: Integers = keys[unneeded]
         self._stops.forget(idle)
         return idle, block.ordinals[end[unneeded] - 1] + 1
-
-    def _remembered(self, resume: Resume) -> Booleans:
-        """Say which partitions must stay known even without rows."""
-        if self._reach.anchored:
-            return np.ones(len(resume.number), np.bool_)
-        return (resume.number > 0) & self._reach.numbered
 
     def _wait(self, keys: Integers, times: Integers, begin: Integers, end: Integers) -> None:
         """Note when time can decide something in partitions that have undecided rows.
 
         That is never before one of these rows is as old as WITHIN allows.
         """
-        within = self.task.bound.within
-        if within is None or self._reach.ahead:
+        if self.task.bound.within is None or self._reach.ahead:
             return
         if self.task.bound.uncertainty is not None:
             self._wait_uncertain(keys, times, begin, end)
             return
-        young = np.append(np.flatnonzero(times > self._watermark - within), len(times))
+        within = self._withins(keys)
+        oldest = np.maximum(self._watermark, NO_TIME + within) - within
+        young = times > np.repeat(oldest, np.diff(end, prepend=0))
+        young = np.append(np.flatnonzero(young), len(times))
         row = young[np.searchsorted(young, begin)]
         waits = row < end
         deadline = np.full(len(keys), NEVER)
+        within = within[waits]
         deadline[waits] = np.minimum(times[row[waits]], NEVER - 1 - within) + within
         self._deadlines.replace(keys, deadline)
 
@@ -459,6 +525,36 @@ class PartitionMatcher(Stateful):
         since = np.minimum(times[row[waits]], NEVER - after[waits] - 2)
         deadline[waits] = since + after[waits] + 1
         self._deadlines.replace(keys, deadline)
+
+
+def _matches(task: Task, block: Block, found: BlockMatches) -> WindowMatches:
+    """Return matches in the order in which they come out."""
+    taken, starts = found, None
+    # A single partition has its matches in this order.
+    if len(block.segments) > 2:
+        order, starts = emission_order(block, found)
+        taken, starts = take_matches(found, order), starts[order]
+    awaited = taken.awaited
+
+    def phase() -> Integers:
+        if awaited is None:
+            return np.full(len(taken.start), COMPLETING)
+        return np.where(awaited == NO_TIME, COMPLETING, CLOSING)
+
+    def window() -> Integers:
+        none = np.zeros(len(taken.start), np.int64)
+        return none if awaited is None else np.where(awaited == NO_TIME, none, awaited)
+
+    return found_matches(
+        task,
+        block,
+        taken,
+        taken.settled,
+        identified(task, block, taken),
+        phase=phase,
+        window=window,
+        partition=lambda: starts_in_order(block, taken) if starts is None else starts,
+    )
 
 
 def _taken_by(stops: pa.Table, places: pa.Table) -> Integers:

@@ -279,7 +279,8 @@ class WindowMatches:
             return parts[0]
         if not parts:
             return WindowMatches.none(schema)
-
+        if isinstance(parts[0], JointMatches):
+            return JointMatches.by_task(parts)
         known = {
             "table": pa.concat_tables([part.table for part in parts]),
             "found": _all_found(parts),
@@ -371,6 +372,24 @@ class LazyMatches(WindowMatches):
             raise AttributeError(name)
         value = vars(self)[name] = self._make(name)
         return value
+
+
+class JointMatches(LazyMatches):
+    """Matches of several tasks, whose rows have other columns: those of each are a part.
+
+    Together they can be counted, and nothing else.
+    """
+
+    parts: tuple[WindowMatches, ...]
+
+    def __init__(self, parts: Sequence[WindowMatches]) -> None:
+        super().__init__({"parts": tuple(parts)}, lambda name: _joined(parts, name))
+
+    @staticmethod
+    def by_task(every: Sequence[WindowMatches]) -> JointMatches:
+        """Return the matches of several steps, those of each task one step after the other."""
+        lists = zip(*(one.parts for one in every if isinstance(one, JointMatches)), strict=True)
+        return JointMatches([WindowMatches.joined(one[0].table.schema, one) for one in lists])
 
 
 def turns_of(query: Query, end_time: Integers) -> Integers | None:

@@ -306,6 +306,8 @@ def _with_others(random: Random, first: _SeededCase, clocks: ClockErrors | None)
     corrects = first.query.corrects
     schema = _schema(stamped=not pa.types.is_integer(first.schema.field("ts").type))
     others = []
+    # Who is told of partial matches that time out shares its operator with nobody.
+    told = first.arrival.events.num_rows % 3 > 0
     draw = partial(_draw_case, random, schema, ONE_PLACE, 0.4, corrects=corrects, clocks=clocks)
     for number in range(random.randint(1, 3)):
         case = draw()
@@ -317,10 +319,29 @@ def _with_others(random: Random, first: _SeededCase, clocks: ClockErrors | None)
                 first,
                 case=replace(case, query=query),
                 arrival=draw_other(random, query, first.arrival),
-                timeouts=_times_out(query, corrects=corrects),
+                timeouts=told and _times_out(query, corrects=corrects),
             )
         )
-    return replace(first, others=tuple(others))
+    if not told:
+        each = [replace(first, timeouts=False), *others]
+        others += [_with_longer_within(one) for one in each if one.query.windows is None]
+    return replace(first, timeouts=told and first.timeouts, others=tuple(others))
+
+
+def _with_longer_within(scenario: _SeededCase) -> _SeededCase:
+    """Return the scenario of a query as another, but for a WITHIN that is twice as long."""
+
+    def longer(query: Query) -> Query:
+        known = query.bound
+        bound = None if known is None else replace(known, duration=2 * known.duration)
+        return replace(query, name=f"{query.name} longer", bound=bound)
+
+    case, arrival = scenario.case, scenario.arrival
+    return replace(
+        scenario,
+        case=replace(case, query=longer(case.query)),
+        arrival=replace(arrival, query=longer(arrival.query)),
+    )
 
 
 def _times_out(query: Query, *, corrects: bool) -> bool:
