@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
+from outpace.engine.split.number import NumberTables
 from outpace.engine.state import State
+from outpace.engine.window_match.partition_matcher import PartitionTables
 
 #: The column that says which query a row is for.
 WHOSE: Final = pa.field("__outpace_whose", pa.int32())
@@ -31,8 +33,9 @@ class _Known(NamedTuple):
 
     @staticmethod
     def of(state: State) -> _Known:
-        header, (keys, given, counted) = state.part("front").part("numbers").content(3)
-        room, arrived = int(header["keys"]), int(header["arrived"])
+        saved = state.part("front").part("numbers")
+        keys, given, counted = NumberTables.of(saved)
+        room, arrived = (int(saved.numbers[name]) for name in ("keys", "arrived"))
         if not keys.column_names:
             return _Known(keys, np.arange(room), np.full(room, arrived), room, arrived)
         numbers = _integers(given, "number") if given.num_rows else np.arange(keys.num_rows)
@@ -46,7 +49,8 @@ class _Known(NamedTuple):
         header = {"arrived": self.arrived, "keys": len(self.numbers)}
         none = np.zeros(0, np.int64)
         counts = self.counts if self.keys.column_names else none
-        return State(header, [self.keys, pa.table({"number": none}), pa.table({"count": counts})])
+        numbers, counted = pa.table({"number": none}), pa.table({"count": counts})
+        return State(header, NumberTables(self.keys, numbers, counted))
 
 
 def states_apart(
@@ -68,7 +72,7 @@ def states_apart(
     of_query = _by_owner(whose, count)
     for chosen in of_query:
         number[known.numbers[chosen]] = np.arange(len(chosen))
-    _, (stops, places, rows) = whole.part("instance").content(3)
+    stops, places, rows = PartitionTables.of(whole.part("instance"))
     stopped, kept = (
         _by_owner(owner[_integers(one, "partition")], count) for one in (stops, places)
     )
@@ -87,7 +91,7 @@ def states_apart(
             arrived = int(counts.sum())
         own = _Known(keys, known.numbers[chosen], counts, known.room, arrived)
         own_rows = rows.select(columns[query]).take(kept[query])
-        tables = [stops.take(stopped[query]), places.take(kept[query]), own_rows]
+        tables = PartitionTables(stops.take(stopped[query]), places.take(kept[query]), own_rows)
         states.append(_with(fresh, whole, own, tables, fingerprint))
     return states
 
@@ -95,14 +99,15 @@ def states_apart(
 def states_together(fresh: State, states: Mapping[int, State]) -> State:
     """Return the state of all, of those of queries, by their numbers; `fresh` is one before all."""
     parts = {query: _Known.of(one) for query, one in states.items()}
-    rooms, tables = 0, [fresh.part("instance").tables]
+    rooms, tables = 0, [PartitionTables.of(fresh.part("instance"))]
     for (query, known), state in zip(parts.items(), states.values(), strict=True):
         number = np.zeros(known.room, np.int64)
         number[known.numbers] = rooms + np.arange(len(known.numbers))
         rooms += len(known.numbers)
-        _, (stops, places, rows) = state.part("instance").content(3)
-        rows = rows.append_column(WHOSE, pa.array(np.full(rows.num_rows, query, np.int32)))
-        tables.append((_renumbered(stops, number), _renumbered(places, number), rows))
+        saved = PartitionTables.of(state.part("instance"))
+        stops, places = (_renumbered(one, number) for one in (saved.stops, saved.places))
+        whose = pa.array(np.full(saved.rows.num_rows, query, np.int32))
+        tables.append(PartitionTables(stops, places, saved.rows.append_column(WHOSE, whose)))
     whose = [np.full(len(one.numbers), query, np.int32) for query, one in parts.items()]
     keys = {WHOSE.name: np.concatenate(whose)}
     names = _Known.of(fresh).keys.column_names
@@ -118,7 +123,7 @@ def states_together(fresh: State, states: Mapping[int, State]) -> State:
     # Columns that a query does not keep are NULL in its rows.
     joined = (pa.concat_tables(one, promote_options="default") for one in zip(*tables, strict=True))
     latest = max(states.values(), key=lambda one: one.part("instance").numbers["watermark"])
-    return _with(fresh, latest, every, [*joined])
+    return _with(fresh, latest, every, PartitionTables(*joined))
 
 
 def _by_owner(owner: Integers, count: int) -> list[Integers]:
@@ -131,7 +136,7 @@ def _with(
     fresh: State,
     source: State,
     known: _Known,
-    tables: Sequence[pa.Table],
+    tables: PartitionTables,
     fingerprint: str | None = None,
 ) -> State:
     """Return a state with partitions and rows; time and the end are those of another one."""

@@ -167,14 +167,14 @@ class KeyTable(Stateful):
             for number in forgotten:
                 heappush(self._free, number)
 
-    def tables(self) -> tuple[dict[str, object], list[pa.Table]]:
+    def tables(self) -> tuple[dict[str, object], tuple[pa.Table, pa.Table]]:
         """Return what is known, for a saved state: how many numbers there are, keys and numbers."""
         header: dict[str, object] = {"keys": self._room}
         if not self._names:
-            return header, [self._parts[0], _no_numbers()]
+            return header, (self._parts[0], _no_numbers())
         numbers = self.numbers
         dense = len(numbers) == self._room
-        return header, [self.keys, pa.table({"number": numbers[: 0 if dense else None]})]
+        return header, (self.keys, pa.table({"number": numbers[: 0 if dense else None]}))
 
     def restore(self, header: Mapping[str, object], tables: Sequence[pa.Table]) -> None:
         """Go on from what `tables` returned."""

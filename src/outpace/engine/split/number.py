@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,19 @@ class _NumberedPiece:
     size: int
     keys: KeyNumbers
     counts: Integers
+
+
+class NumberTables(NamedTuple):
+    """The tables of saved numbers: keys, their numbers where some are missing, and counts."""
+
+    keys: pa.Table
+    numbers: pa.Table
+    counts: pa.Table
+
+    @staticmethod
+    def of(state: State) -> NumberTables:
+        """Return the tables of a state."""
+        return NumberTables(*state.content(3)[1])
 
 
 class EventNumbers(Stateful):
@@ -149,19 +163,20 @@ class EventNumbers(Stateful):
         """Return all that is kept, for `restore`."""
         header, tables = self._keys.tables()
         if not self._keyed:
-            return State({"arrived": self._arrived, **header}, [*tables, _no_counts()])
+            return State({"arrived": self._arrived, **header}, NumberTables(*tables, _no_counts()))
         counts = self.taken
         if not counts[self._keys.free].any():
             # Nothing is known of partitions that were forgotten: they are given their numbers anew.
             counts = counts[self._keys.numbers]
-        return State({"arrived": self._arrived, **header}, [*tables, pa.table({"count": counts})])
+        counted = pa.table({"count": counts})
+        return State({"arrived": self._arrived, **header}, NumberTables(*tables, counted))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process."""
-        header, (*tables, counts) = state.content(3)
+        header, saved = state.numbers, NumberTables.of(state)
         self._arrived = integer(header, "arrived", NATURAL)
-        self._keys.restore(header, tables)
-        (known,) = integers(counts, count=range(self._arrived + 1))
+        self._keys.restore(header, [saved.keys, saved.numbers])
+        (known,) = integers(saved.counts, count=range(self._arrived + 1))
         self._counts = np.zeros(max(16, self._keys.room), np.int64)
         if self._keyed:
             # Of partitions that were forgotten there need be none.

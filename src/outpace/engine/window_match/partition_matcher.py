@@ -120,6 +120,19 @@ class _Share(NamedTuple):
     outcome: Outcome
 
 
+class PartitionTables(NamedTuple):
+    """The tables of a saved matcher: where searches stand, the places of rows, the rows kept."""
+
+    stops: pa.Table
+    places: pa.Table
+    rows: pa.Table
+
+    @staticmethod
+    def of(state: State) -> PartitionTables:
+        """Return the tables of a state."""
+        return PartitionTables(*state.content(3)[1])
+
+
 class PartitionMatcher(Stateful):
     """Matches partitions that come piece by piece, in event order.
 
@@ -289,7 +302,7 @@ class PartitionMatcher(Stateful):
         ordinal, arrival = kept.numbers[:2]
         places = pa.table({"partition": kept.key, "ordinal": ordinal, "arrival": arrival})
         header = {"query": fingerprint(self.task.bound), "watermark": self._watermark}
-        return State(header, [self._stops.table(), places, kept.rows])
+        return State(header, PartitionTables(self._stops.table(), places, kept.rows))
 
     def restore(
         self, state: State, taken: Integers | None = None, arrived: int = NATURAL.stop
@@ -298,7 +311,7 @@ class PartitionMatcher(Stateful):
 
         What is kept of a partition ends with its last row.
         """
-        header, (stops, places, rows) = state.content(3)
+        header, (stops, places, rows) = state.numbers, PartitionTables.of(state)
         if header.get("query") != fingerprint(self.task.bound):
             raise StateError(
                 "the saved state belongs to another query or another schema",
