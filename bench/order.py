@@ -19,7 +19,9 @@ Then `op.Speculative` with a K of 1 s, whose events go on at once (alpha is 0), 
 a thousand events) and with many (one in seven). Its times are those of the processor.
 
 Last, a hundred queries in one group (`op.group`), block by block in turns with each of them by
-itself, over a quarter of the events; `ratio` is how much more processor time the runs take.
+itself, over a quarter of the events; `ratio` is how much more processor time the runs take. The
+queries of `group` differ in thresholds and in three K, those of `group-within` in thresholds and in
+WITHIN, and those of `group-mixed` in all of these and in ten patterns, of which one is strict.
 """
 
 import argparse
@@ -62,8 +64,9 @@ def main():
     for name, given in speculations().items():
         if not options.only or name in options.only.split(","):
             print(json.dumps(speculating(name, *given, options)), flush=True)
-    if not options.only or "group" in options.only.split(","):
-        print(json.dumps(grouped(options)), flush=True)
+    for name, differs in groups().items():
+        if not options.only or name in options.only.split(","):
+            print(json.dumps(grouped(name, differs, options)), flush=True)
 
 
 def kinds():
@@ -252,23 +255,29 @@ def speculating(name, late, part, options):
     }
 
 
-def grouped(options, count=100):
-    """Measure queries of different conditions and K as a group, in turns with each of them."""
+#: Nine of these leave out rows that no step can use.
+PATTERNS = (
+    *("A -> B", "A -> B -> A", "A -> B+", "A -> B? -> A", "B -> A"),
+    *("A ->> B", "A -> !C -> B", "B -> A -> C", "A -> (B | C)", "A B"),
+)
+
+
+def groups():
+    """Return what the queries of a group differ in beside thresholds, by name."""
+    return {
+        "group": {"slack"},
+        "group-within": {"within"},
+        "group-mixed": {"slack", "within", "pattern"},
+    }
+
+
+def grouped(name, differs, options, count=100):
+    """Measure queries of different conditions as a group, in turns with each of them."""
     size = options.n // 4
     events = arriving(size, 1)
     random = np.random.default_rng(3)
     events = events.append_column("key", pa.array(random.integers(0, 100, size)))
-    queries = [
-        op.Query(f"q{number}")
-        .partition_by("key")
-        .order_by("ts")
-        .pattern("A -> B")
-        .define(A=f"v < {0.005 + number % 10 / 1000}", B=f"v > {0.99 - number % 7 / 1000}")
-        .within(f"{5000 * STEP} us")
-        .measures(a="A.ts", b="B.ts")
-        .disorder(op.KSlack(f"{(1000 + 100 * (number % 3)) * STEP} us"))
-        for number in range(count)
-    ]
+    queries = [grouped_query(number, differs) for number in range(count)]
     group, alone = op.open(op.group(*queries)), [op.open(query) for query in queries]
     together = apart = 0.0
     matches = counted = 0
@@ -286,7 +295,7 @@ def grouped(options, count=100):
             counted += block.num_rows
             matches += sum(table.num_rows for table in each)
     return {
-        "kind": "group",
+        "kind": name,
         "queries": count,
         "events": size,
         "block": options.block,
@@ -294,6 +303,27 @@ def grouped(options, count=100):
         "events_per_s": round(counted / together),
         "ratio": round(apart / together, 2),
     }
+
+
+def grouped_query(number, differs):
+    pattern = PATTERNS[number % len(PATTERNS)] if "pattern" in differs else PATTERNS[0]
+    conditions = {
+        "A": f"v < {0.005 + number % 10 / 1000}",
+        "B": f"v > {0.99 - number % 7 / 1000}",
+        "C": "v > 0.5 AND v < 0.505",
+    }
+    within = 5000 + (50 * number if "within" in differs else 0)
+    slack = 1000 + (100 * (number % 3) if "slack" in differs else 0)
+    return (
+        op.Query(f"q{number}")
+        .partition_by("key")
+        .order_by("ts")
+        .pattern(pattern)
+        .define({letter: text for letter, text in conditions.items() if letter in pattern})
+        .within(f"{within * STEP} us")
+        .measures(a="FIRST(A.ts)", b="LAST(B.ts)")
+        .disorder(op.KSlack(f"{slack * STEP} us"))
+    )
 
 
 def joined(name, how, keys, options):
