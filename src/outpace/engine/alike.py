@@ -3,8 +3,8 @@
     rows with bits ──► each row for each query that can use it ──► one operator ──► by query
 
 What a step costs is mostly what it costs for each operator, however few rows come. Here all that
-is done with rows is done once for all queries: who a row is for is the first column of its key, so
-each query has partitions of its own. Behind the order conditions on single rows are bits. So
+is done with rows is done once for all queries: who a row is for is a part of its key, so each query
+has partitions of its own. Behind the order conditions on single rows are bits. So
 queries that differ in these and in WITHIN alone are one pattern, which is searched for all of them
 at once; other patterns are searched one after the other, in the same rows.
 
@@ -38,6 +38,7 @@ from outpace.engine.match.task import fingerprint
 from outpace.engine.message import Emit, EventsArrived, SourceEnded, Stimulus
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.rows.key_table import KeyTable
 from outpace.engine.rows.partition import gather, row_type
 from outpace.engine.shared_rows import GroupMember, SharedBits, SharedRows
 from outpace.engine.snapshot import Stateful
@@ -51,6 +52,9 @@ from outpace.pattern.query import RowsPerMatch
 _ROWS_AT_ONCE: Final = 1 << 18
 
 _PER_COLUMN: Final = 8
+
+#: So many keys are kept that no query knows, beside as many as there are partitions.
+_KEYS_MIN: Final = 1024
 
 
 def keys_of(member: GroupMember) -> str | None:
@@ -102,7 +106,7 @@ class AlikeQueries(Stateful):
         Their bits, among those of others.
     """
 
-    CHANGED = ("operator",)
+    CHANGED = ("operator", "_keys")
 
     def __init__(self, members: Sequence[GroupMember], shared: SharedBits) -> None:
         self.members = members
@@ -113,6 +117,8 @@ class AlikeQueries(Stateful):
         self._queries = [np.flatnonzero(task_of == number) for number in range(len(numbered))]
         self._spec = _joint_spec(members, self._queries, task_of)
         self.operator = WholeOperator(self._spec)
+        #: The keys of rows, which are looked up once for all queries.
+        self._keys = KeyTable(self._key_columns)
         numbers = [shared.numbers(one.bits) for one in members]
         places = np.full((len(members), max(map(len, numbers))), -1, np.int64)
         for line, own in zip(places, numbers, strict=True):
@@ -123,11 +129,16 @@ class AlikeQueries(Stateful):
         self._no_matches = [WindowMatches.none(one.spec.bound.output) for one in members]
         self._no_timeouts = [one.spec.timed_out.empty_table() for one in members]
 
+    @cached_property
+    def _key_columns(self) -> pa.Schema:
+        bound = self.members[0].spec.bound
+        return pa.schema([bound.schema.field(name) for name in bound.partition_by])
+
     @property
     def partitions(self) -> int:
         """How many partitions are known to the query that knows most."""
-        whose = self.operator.front.keys.column(WHOSE.name).to_numpy()
-        return int(np.bincount(whose, minlength=1).max())
+        words = self.operator.front.keys.column(WHOSE.name).to_numpy()
+        return int(np.bincount(words % len(self.members), minlength=1).max())
 
     def step(
         self, released: SharedRows, watermark: int, going: Sequence[int], *, ended: bool
@@ -147,7 +158,14 @@ class AlikeQueries(Stateful):
             if before is not None:
                 self.operator = before
             raise
+        self._forget()
         return [[each[query] for each in emits] for query in going]
+
+    def _forget(self) -> None:
+        """Forget keys that no query knows a partition of, where these are most."""
+        if len(self._keys) > 2 * self.operator.partitions + _KEYS_MIN:
+            words = self.operator.front.keys.column(WHOSE.name).to_numpy()
+            self._keys.forget(np.setdiff1d(self._keys.numbers, words // len(self.members)))
 
     def _stimuli(
         self, released: SharedRows, watermark: int, going: Sequence[int], *, ended: bool
@@ -168,6 +186,7 @@ class AlikeQueries(Stateful):
         column, bit = self._column[whose], self._bit[whose]
         room = max(len(going), min(released.size * len(going), _ROWS_AT_ONCE))
         begin, count = 0, np.zeros(1, np.int64)
+        key = self._numbers(released) * len(self.members)
         while begin < released.size:
             row_of = np.empty(room, row_type(released.size))
             query_of, words = np.empty(room, np.int32), np.empty(room, np.int64)
@@ -176,7 +195,7 @@ class AlikeQueries(Stateful):
             if not given:
                 continue
             row_of, query_of, words = row_of[:given], query_of[:given], words[:given]
-            added = {WHOSE.name: pa.array(whose[query_of])}
+            added = {WHOSE.name: pa.array(key[row_of] + whose[query_of])}
             for field in self._spec.arriving:
                 if field.name.startswith(BITS):
                     first = _PER_COLUMN * int(field.name.removeprefix(BITS))
@@ -185,6 +204,15 @@ class AlikeQueries(Stateful):
                     added[field.name] = gather(released.column(field.name), row_of)
             columns = [added[name] for name in self._spec.arriving.names]
             yield pa.Table.from_arrays(columns, schema=self._spec.arriving)
+
+    def _numbers(self, released: SharedRows) -> Integers:
+        """Return the number of the key of each row."""
+        if not self._key_columns.names:
+            return np.zeros(released.size, np.int64)
+        columns = [released.column(name) for name in self._key_columns.names]
+        found = self._keys.look_up(pa.table(columns, schema=self._key_columns))
+        self._keys.add(found)
+        return found.numbers[found.codes]
 
     def _by_query(self, emit: Emit) -> list[Emit]:
         """Return what each query gives, of what all give."""
@@ -202,7 +230,7 @@ class AlikeQueries(Stateful):
         self, queries: Integers, matches: WindowMatches
     ) -> Iterator[tuple[int, WindowMatches]]:
         """Return the queries of a pattern that have matches, and these, of those of all."""
-        whose = matches.table.column(WHOSE.name).to_numpy()
+        whose = matches.table.column(WHOSE.name).to_numpy() % len(self.members)
         order = np.argsort(whose, kind="stable")
         rows = matches.table.drop_columns([WHOSE.name])
         table = pa.table([gather(one, order) for one in rows.columns], schema=rows.schema)
@@ -216,7 +244,8 @@ class AlikeQueries(Stateful):
     def states(self) -> list[State]:
         """Return the state of the operator of each query, as it would be alone."""
         columns = [one.spec.kept.names for one in self.members]
-        return states_apart(self.operator.state(), self._fresh, self._fingerprints, columns)
+        whole = self.operator.state()
+        return states_apart(whole, self._keys, self._fresh, self._fingerprints, columns)
 
     @cached_property
     def _fresh(self) -> State:
@@ -230,11 +259,11 @@ class AlikeQueries(Stateful):
 
     def restore(self, operators: Mapping[int, WholeOperator]) -> None:
         """Go on from where operators stand, each that of a query, by its number here."""
-        fresh = WholeOperator(self._spec)
+        fresh, keys = WholeOperator(self._spec), KeyTable(self._key_columns)
         if operators:
             states = {number: one.state() for number, one in operators.items()}
-            fresh.restore(states_together(fresh.state(), states))
-        self.operator = fresh
+            fresh.restore(states_together(fresh.state(), keys, states, len(self.members)))
+        self.operator, self._keys = fresh, keys
 
 
 def _joint_spec(
@@ -270,7 +299,7 @@ def _with_whose(spec: OperatorSpec) -> Task:
     changed = replace(
         bound,
         schema=bound.schema.append(WHOSE),
-        partition_by=(WHOSE.name, *bound.partition_by),
+        partition_by=(WHOSE.name,),
         columns=(*bound.columns, WHOSE.name),
         output=bound.output.append(WHOSE),
     )

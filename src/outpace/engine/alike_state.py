@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
+from outpace.engine.rows.key_table import KeyTable
 from outpace.engine.split.number import NumberTables
 from outpace.engine.state import State
 from outpace.engine.window_match.partition_matcher import PartitionTables
 
-#: The column that says which query a row is for.
-WHOSE: Final = pa.field("__outpace_whose", pa.int32())
+#: The column that says which query a row is for, see `JointTasks`.
+WHOSE: Final = pa.field("__outpace_whose", pa.int64())
 
 
 class _Known(NamedTuple):
@@ -54,19 +55,27 @@ class _Known(NamedTuple):
 
 
 def states_apart(
-    whole: State, fresh: State, fingerprints: Sequence[str], columns: Sequence[Sequence[str]]
+    whole: State,
+    table: KeyTable,
+    fresh: State,
+    fingerprints: Sequence[str],
+    columns: Sequence[Sequence[str]],
 ) -> list[State]:
     """Return the state of each query, of that of all.
 
     Parameters
     ----------
-    whole, fresh
-        The state of all, and that of one query before it has taken anything.
+    whole, table
+        The state of all, and their keys.
+    fresh
+        The state of one query before it has taken anything.
     fingerprints, columns
         What tells the states of the queries apart, and the columns of rows that each keeps.
     """
     known, alone = _Known.of(whole), _Known.of(fresh)
-    whose, count = known.keys.column(WHOSE.name).to_numpy(), len(fingerprints)
+    count = len(fingerprints)
+    key, whose = np.divmod(_integers(known.keys, WHOSE.name), count)
+    place = np.searchsorted(table.numbers, key)
     owner, number = np.full(known.room, -1), np.zeros(known.room, np.int64)
     owner[known.numbers] = whose
     of_query = _by_owner(whose, count)
@@ -86,7 +95,7 @@ def states_apart(
         chosen = of_query[query]
         keys, counts, arrived = alone.keys, known.counts[chosen], known.arrived
         if keys.column_names:
-            keys = known.keys.select(keys.column_names).take(chosen)
+            keys = table.keys.take(place[chosen])
         else:
             arrived = int(counts.sum())
         own = _Known(keys, known.numbers[chosen], counts, known.room, arrived)
@@ -96,25 +105,31 @@ def states_apart(
     return states
 
 
-def states_together(fresh: State, states: Mapping[int, State]) -> State:
-    """Return the state of all, of those of queries, by their numbers; `fresh` is one before all."""
+def states_together(
+    fresh: State, table: KeyTable, states: Mapping[int, State], count: int
+) -> State:
+    """Return the state of all, of those of queries.
+
+    Parameters
+    ----------
+    fresh, table
+        The state of all before they have taken anything, and their keys, which are added.
+    states, count
+        The states of queries, by their numbers, and how many of these there are.
+    """
     parts = {query: _Known.of(one) for query, one in states.items()}
     rooms, tables = 0, [PartitionTables.of(fresh.part("instance"))]
-    for (query, known), state in zip(parts.items(), states.values(), strict=True):
+    words = _words(table, parts, count)
+    for known, state in zip(parts.values(), states.values(), strict=True):
         number = np.zeros(known.room, np.int64)
         number[known.numbers] = rooms + np.arange(len(known.numbers))
         rooms += len(known.numbers)
         saved = PartitionTables.of(state.part("instance"))
         stops, places = (_renumbered(one, number) for one in (saved.stops, saved.places))
-        whose = pa.array(np.full(saved.rows.num_rows, query, np.int32))
+        whose = pa.array(words[_integers(places, "partition")])
         tables.append(PartitionTables(stops, places, saved.rows.append_column(WHOSE, whose)))
-    whose = [np.full(len(one.numbers), query, np.int32) for query, one in parts.items()]
-    keys = {WHOSE.name: np.concatenate(whose)}
-    names = _Known.of(fresh).keys.column_names
-    for name in names[1:]:
-        keys[name] = pa.concat_tables([one.keys.select([name]) for one in parts.values()])[name]
     every = _Known(
-        pa.table(keys, schema=_Known.of(fresh).keys.schema),
+        pa.table([words], schema=pa.schema([WHOSE])),
         np.arange(rooms),
         np.concatenate([one.counts for one in parts.values()]),
         rooms,
@@ -124,6 +139,18 @@ def states_together(fresh: State, states: Mapping[int, State]) -> State:
     joined = (pa.concat_tables(one, promote_options="default") for one in zip(*tables, strict=True))
     latest = max(states.values(), key=lambda one: one.part("instance").numbers["watermark"])
     return _with(fresh, latest, every, PartitionTables(*joined))
+
+
+def _words(table: KeyTable, parts: Mapping[int, _Known], count: int) -> Integers:
+    """Return what says whose each partition of queries is, and add their keys to a table."""
+    whose = np.concatenate([np.full(len(one.numbers), query) for query, one in parts.items()])
+    keys = pa.concat_tables([one.keys for one in parts.values()])
+    if not keys.column_names:
+        return whose
+    found = table.look_up(keys)
+    table.add(found)
+    words: Integers = found.numbers[found.codes] * count + whose
+    return words
 
 
 def _by_owner(owner: Integers, count: int) -> list[Integers]:

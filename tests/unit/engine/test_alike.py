@@ -94,6 +94,7 @@ def test_queries_of_the_same_keys_give_what_each_gives_alone(seed: int) -> None:
     stimuli: list[Stimulus] = [*map(EventsArrived, pieces), SourceEnded()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(alike, "_ROWS_AT_ONCE", random.choice([1, 7, 1 << 18]))
+        patch.setattr(alike, "_KEYS_MIN", random.choice([-20, 0, 1024]))
         for stimulus in stimuli:
             expected: dict[str, Emit] = {}
             for name, operator in list(alone.items()):

@@ -357,7 +357,8 @@ class JointTasks:
     Parameters
     ----------
     column
-        The column that says which query a row is for.
+        The column that says which query a row is for, as the rest when divided by how many there
+        are; what is left is the number of its key.
     tasks
         What queries are matched as that differ in WITHIN alone.
     task_of, within
@@ -368,6 +369,11 @@ class JointTasks:
     tasks: tuple[Task, ...]
     task_of: Integers
     within: Integers | None
+
+    @property
+    def size(self) -> int:
+        """How many queries there are."""
+        return len(self.task_of)
 
 
 class Turns:

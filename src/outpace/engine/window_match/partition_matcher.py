@@ -280,7 +280,7 @@ class PartitionMatcher(Stateful):
         """Note which query each partition is of, as its rows say."""
         assert self._joint is not None
         self._owners = grown(self._owners, int(partitions.max(initial=-1)) + 1, 0)
-        self._owners[partitions] = rows.column(self._joint.column).to_numpy()
+        self._owners[partitions] = rows.column(self._joint.column).to_numpy() % self._joint.size
 
     def _shares(self, block: Block, keys: Integers) -> list[_Share]:
         """Let each task match its partitions."""
