@@ -42,12 +42,17 @@ def match(
     *,
     progress: bool | Progress = False,
     sources: Iterable[str] | None = None,
+    heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
 ) -> DataFrame: ...
 # A table may be anything that has columns, so the types cannot tell it from a DataFrame.
 @overload
 def match(  # type: ignore[overload-overlap]
-    data: DataFrame, query: QueryGroup, *, sources: Iterable[str] | None = None
+    data: DataFrame,
+    query: QueryGroup,
+    *,
+    sources: Iterable[str] | None = None,
+    heartbeats: str | None = None,
 ) -> DataFrame: ...
 @overload
 def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table: ...
@@ -59,6 +64,7 @@ def match(
     *,
     progress: bool | Progress = False,
     sources: Iterable[str] | None = None,
+    heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
 ) -> object:
     """Find the matches of a query.
@@ -80,6 +86,10 @@ def match(
         sent a row. Each source is in the order that the query's disorder says, by itself; a row
         waits until those of no other source can come before it. A table is sorted as a whole, so
         there they are refused.
+    heartbeats
+        Of a streaming DataFrame: a column of the type of the time. A row where it is not NULL is no
+        event but a heartbeat of its source: no row of that source which comes in a later batch has
+        a time before it.
     recovery
         Of a streaming DataFrame of blocks of an event log: "replay" lets Spark keep savepoints
         alone, some kilobytes an instance, and reads what was lost from the log again. Without it
@@ -105,7 +115,7 @@ def match(
     """
     replays = _replays(recovery, data, query)
     if isinstance(query, QueryGroup):
-        return _match_group(data, query, progress, sources)
+        return _match_group(data, query, progress, sources, _heartbeats(heartbeats, data))
     checked_query(query)
     if progress is not False and (isinstance(data, ParquetFiles) or _is_spark_frame(data)):
         raise UnsupportedError(
@@ -113,7 +123,7 @@ def match(
             detail="on Spark nothing runs before the result is used",
             hint="leave progress out; spark.ui.showConsoleProgress lets Spark show its own",
         )
-    names = _sources(sources, data)
+    names, told = _sources(sources, data), _heartbeats(heartbeats, data)
     if isinstance(data, ParquetFiles):
         require_spark()
         from outpace.hosts.spark.files import match_files
@@ -122,12 +132,16 @@ def match(
     if _is_spark_frame(data):
         from outpace.hosts.spark.frame import match_frame
 
-        return match_frame(data, query, names, replays=replays)
+        return match_frame(data, query, names, replays=replays, heartbeats=told)
     return match_table(data, query, progress=progress)
 
 
 def _match_group(
-    data: object, group: QueryGroup, progress: bool | Progress, sources: Iterable[str] | None
+    data: object,
+    group: QueryGroup,
+    progress: bool | Progress,
+    sources: Iterable[str] | None,
+    heartbeats: str | None,
 ) -> object:
     if progress is not False:
         raise UnsupportedError(
@@ -137,7 +151,7 @@ def _match_group(
     if _is_stream(data):
         from outpace.hosts.spark.stream_search import StreamSearch
 
-        return StreamSearch(data, group, names).matches()
+        return StreamSearch(data, group, names, heartbeats=heartbeats).matches()
     if isinstance(data, ParquetFiles) or _is_spark_frame(data):
         raise _no_stream()
     table, found = to_arrow(data), {}
@@ -154,6 +168,7 @@ def search(  # type: ignore[overload-overlap]
     query: Query | QueryGroup,
     *,
     sources: Iterable[str] | None = None,
+    heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
 ) -> StreamSearch: ...
 @overload
@@ -163,6 +178,7 @@ def search(
     query: Query | QueryGroup,
     *,
     sources: Iterable[str] | None = None,
+    heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
 ) -> object:
     """Prepare a search: it runs when something is asked of it.
@@ -173,8 +189,9 @@ def search(
         A table, or a streaming DataFrame of Spark.
     query
         What to detect and what to return; over a stream also an `outpace.group`.
-    sources, recovery
-        Of a stream: the identifiers of several sources, and how it is recovered, as for `match`.
+    sources, heartbeats, recovery
+        Of a stream: the identifiers of several sources, the column of heartbeats, and how it is
+        recovered, as for `match`.
 
     Returns
     -------
@@ -190,11 +207,12 @@ def search(
     (1, [{'at': 3}])
     """
     names, replays = _sources(sources, data), _replays(recovery, data, query)
+    told = _heartbeats(heartbeats, data)
     if _is_stream(data):
         from outpace.hosts.spark.stream_search import StreamSearch
 
         asked = query if isinstance(query, QueryGroup) else checked_query(query)
-        return StreamSearch(data, asked, names, replays)
+        return StreamSearch(data, asked, names, replays, told)
     return search_table(data, checked_query(query))
 
 
@@ -282,6 +300,7 @@ def explain(
     data: TableLike | ParquetFiles | pa.Schema | None = None,
     *,
     sources: Iterable[str] | None = None,
+    heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
 ) -> Explanation: ...
 @overload
@@ -291,6 +310,7 @@ def explain(
     data: TableLike | ParquetFiles | pa.Schema | None = None,
     *,
     sources: Iterable[str] | None = None,
+    heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
 ) -> Explanation | GroupExplanation:
     """Explain a query: what it finds, how it is matched, and where each part of it runs.
@@ -303,8 +323,9 @@ def explain(
         What it would run on, or the Arrow schema of that. For a Spark DataFrame and for Parquet
         files the explanation says what Spark computes, what crosses to Python and how rows are
         divided. Without it, what depends on types is left out.
-    sources, recovery
-        Of a stream: the identifiers of several sources, and how it is recovered, as for `match`.
+    sources, heartbeats, recovery
+        Of a stream: the identifiers of several sources, the column of heartbeats, and how it is
+        recovered, as for `match`.
 
     Examples
     --------
@@ -314,9 +335,9 @@ def explain(
     """
     replays = _replays(recovery, data, query)
     if isinstance(query, QueryGroup):
-        return _explain_group(query, data, sources)
+        return _explain_group(query, data, sources, _heartbeats(heartbeats, data))
     checked_query(query)
-    names = _sources(sources, data)
+    names, told = _sources(sources, data), _heartbeats(heartbeats, data)
     if data is None or isinstance(data, pa.Schema):
         return explain_plan(query, data)
     if isinstance(data, ParquetFiles):
@@ -332,13 +353,14 @@ def explain(
         if _is_stream(data):
             from outpace.hosts.spark.stream_search import plan_frame
 
-            return explain_plan(query, plan_frame(data, query, names, replays=replays))
+            staged = plan_frame(data, query, names, replays=replays, heartbeats=told)
+            return explain_plan(query, staged)
         return explain_plan(query, plan_query(query, arrow_schema(flagged(data, query))))
     return explain_plan(query, to_arrow(data, query).schema)
 
 
 def _explain_group(
-    group: QueryGroup, data: object, sources: Iterable[str] | None
+    group: QueryGroup, data: object, sources: Iterable[str] | None, heartbeats: str | None
 ) -> GroupExplanation:
     names = _sources(sources, data)
     from outpace.explanation.explain import explain_group
@@ -348,7 +370,7 @@ def _explain_group(
     if _is_stream(data):
         from outpace.hosts.spark.stream_search import plan_frame
 
-        plan = plan_frame(data, group, names)
+        plan = plan_frame(data, group, names, heartbeats=heartbeats)
         return explain_group(QueryGroup(plan.queries), plan)
     if isinstance(data, ParquetFiles) or _is_spark_frame(data):
         raise _no_stream()
@@ -446,6 +468,16 @@ def _sources(sources: Iterable[str] | None, data: object) -> tuple[str, ...] | N
             hint="leave sources out; in process, op.open(query, sources=[...]) opens a stream",
         )
     return source_names(some_names(sources, "sources", hint='write sources=["east", "west"]'))
+
+
+def _heartbeats(heartbeats: str | None, data: object) -> str | None:
+    """Return the column of heartbeats of a stream on Spark; others are told them by a call."""
+    if heartbeats is None or _is_stream(data):
+        return heartbeats if heartbeats is None else a_text(heartbeats, "heartbeats")
+    raise UnsupportedError(
+        "only a streaming DataFrame has rows that are heartbeats",
+        hint="leave heartbeats out; in process, heartbeat(source, time) of a stream is one",
+    )
 
 
 def _replays(recovery: object, data: object, query: object) -> bool:

@@ -310,16 +310,14 @@ def test_sources_out_of_order_find_what_the_table_has(
     east = np.arange(table.num_rows) % 2 == 0
     table = table.append_column("seq", table["id"])
     table = table.append_column("source", pa.array(np.where(east, "east", "west")))
-    last = [{**table.to_pylist()[-1], "source": source} for source in ("east", "west")]
     # Up to 20 behind in its source; the east comes a batch behind the west.
     piece = (table["ts"].to_numpy() + rng.integers(0, 21, table.num_rows)) // 250 + east
-    piece[-1] = -1
+    piece[-1] = piece.max()
     parts = [table.filter(pa.array(piece == number)) for number in range(piece.max() + 1)]
-    ends = pa.Table.from_pylist(last, table.schema)
     # The clock of the east is a thousand behind, which an exchange in the first batch tells.
     clock = {"asked": 0, "received": 1000, "answered": 1000, "heard": 0}
     names = pa.struct(dict.fromkeys(clock, pa.int64()))
-    schema = table.schema.append(pa.field("clock", names))
+    schema = table.schema.append(pa.field("clock", names)).append(pa.field("told", pa.int64()))
     told = pa.Table.from_pylist([{"source": "east", "clock": clock}], schema)
     sent = [
         pa.Table.from_pylist(
@@ -329,23 +327,32 @@ def test_sources_out_of_order_find_what_the_table_has(
             ],
             schema,
         )
-        for part in (*parts, ends)
+        for part in parts
         if part.num_rows
     ]
+    # Heartbeats, each by the clock of its source, say that this was all up to a time.
+    last = table["ts"][-1].as_py()
+    ends = [{"source": "west", "told": last + 1000}, {"source": "east", "told": last}]
+    sent.append(pa.Table.from_pylist(ends, schema))
     write_pieces([pa.concat_tables([sent[0], told]), *sent[1:]], tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")
     asked = QUERIES["keyed"].disorder(op.KSlack(20))
-    run(op.match(stream, asked, sources=["west", "east"]), tmp_path)
+    run(op.match(stream, asked, sources=["west", "east"], heartbeats="told"), tmp_path)
     found = rows_of(streaming, tmp_path)
     assert ordered(found) == ordered(op.match(table, asked).to_pylist())
     assert found
-    text = op.explain(asked, stream, sources=["west", "east"]).text
+    text = op.explain(asked, stream, sources=["west", "east"], heartbeats="told").text
+    assert "rows with told tell the time of their source, and are no events" in text
     assert "order: of 2 sources, each by itself: an event waits until one is seen" in text
     assert "rows with a clock compare that of their source" in text
     with pytest.raises(BindError, match="has no column 'source'"):
         op.match(stream.drop("source"), asked, sources=["west", "east"])
     with pytest.raises(UnsupportedError, match="only a stream has several sources"):
         op.match(streaming.read.parquet(str(tmp_path / "in")), asked, sources=["west"])
+    # Where heartbeats tell the time, Spark need not.
+    with pytest.raises(BindError, match="the stream has no watermark"):
+        op.match(stream, asked.disorder(op.Punctuation()))
+    assert op.explain(asked.disorder(op.Punctuation()), stream, heartbeats="told").text
 
 
 #: Which rows come out where matches may be taken back.

@@ -29,7 +29,9 @@ from outpace.engine.message import (
     EventsArrived,
     HostLoad,
     SetAside,
+    Stimulus,
     TimerFired,
+    WatermarkArrived,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
@@ -47,7 +49,9 @@ _LONGEST: Final = 1 << 53
 class CellInput:
     """The input of a stage that takes events as they were packed."""
 
-    takes = frozenset({CellKind.EVENTS, CellKind.UNUSED, CellKind.SPARSE, CellKind.CLOCKS})
+    takes = frozenset(
+        {CellKind.EVENTS, CellKind.UNUSED, CellKind.SPARSE, CellKind.CLOCKS, CellKind.TOLD}
+    )
 
     def __init__(
         self, spec: OperatorSpec | GroupSpec, front: Front | WholeOperator | GroupOperator
@@ -78,19 +82,20 @@ class CellInput:
             self._divisible = spec.divided
         self._mixed = spec.sources is not None and not self._divisible
 
-    def stimuli(
-        self, cells: Sequence[Cell], now: int
-    ) -> list[ClockExchange | EventsArrived | TimerFired]:
+    def stimuli(self, cells: Sequence[Cell], now: int) -> list[Stimulus]:
         """Return the cells of a batch as one piece of the stream, or of each source that has any.
 
         What is told of time holds for every source. What is told of clocks comes first, in an order
-        of its own. A timer that is due comes before all events, but behind them where it tells who
+        of its own. Heartbeats come behind the events: they promise what comes in later batches. A
+        timer that is due comes before all events, but behind them where it tells who
         is silent: those that speak in the batch are not.
         """
         self._front.intake.waits.forget()
         timer, self.logged = self._front.timer, []
         fired = [TimerFired(now)] if timer is not None and timer <= now else []
-        pieces = self._pieces(cells, now) if cells or not fired else []
+        pieces: list[Stimulus] = []
+        if cells or not fired:
+            pieces = [*self._pieces(cells, now), *_promises(cells, now)]
         exchanges = _exchanges(cells)
         return [*exchanges, *pieces, *fired] if self._patient else [*exchanges, *fired, *pieces]
 
@@ -147,7 +152,7 @@ class CellInput:
 
     def counters(
         self,
-        stimuli: Sequence[ClockExchange | EventsArrived | TimerFired],
+        stimuli: Sequence[Stimulus],
         aside: Mapping[Aside, pa.Table],
         late: int,
         before: int,
@@ -252,6 +257,16 @@ def _nothing(field: pa.Field, size: int) -> pa.Array:
     if field.name.startswith(BITS):
         return pa.array(np.zeros(size, np.int64)).cast(field.type)
     return pa.nulls(size, field.type)
+
+
+def _promises(cells: Sequence[Cell], now: int) -> list[WatermarkArrived]:
+    """Return what sources, or the only one, promise with the heartbeats of a batch, by source."""
+    told: dict[str | None, int] = {}
+    for cell in (one for one in cells if one.kind is CellKind.TOLD):
+        for source, time in zip(*read_table(cell.block).to_pydict().values(), strict=True):
+            told[source] = max(time, told.get(source, time))
+    by_source = sorted(told.items(), key=lambda one: one[0] or "")
+    return [WatermarkArrived(time, source, now) for source, time in by_source]
 
 
 def _exchanges(cells: Sequence[Cell]) -> list[ClockExchange]:

@@ -6,8 +6,9 @@ send the rows, each has cells of its own, as time comes by source, unless one in
 Of rows that no step can use only the times go on, with the values that the order weighs, to one
 instance, which counts those that are late; where sources or times of arrival decide, these columns
 do, too. Rows without a time are refused, or set aside, and so are those of an unknown source. Rows
-that are exchanges with the clock of a source go to every instance. Where the order needs the events
-of all keys it needs those without a time, too: one with a sequence number is no gap.
+that are exchanges with the clock of a source, or heartbeats, go to every instance. Where the order
+needs the events of all keys it needs those without a time, too: one with a sequence number is no
+gap.
 
 Blocks of rows are those of `codec.pack`: packing takes time linear in the rows and memory for two
 copies of them.
@@ -73,6 +74,8 @@ class Packing:
     unread
         The column with the text of a record that its reader could not read; None where there is
         none.
+    heartbeats
+        The column that makes a row a heartbeat of its source, and no event, where it is not NULL.
     queries
         The names of several queries, each of which sets aside what cannot be used; empty for one.
     """
@@ -89,6 +92,7 @@ class Packing:
     clocks: bool = False
     deciding_columns: tuple[str, ...] = ()
     unread: str | None = None
+    heartbeats: str | None = None
     queries: tuple[str, ...] = ()
 
     @property
@@ -111,6 +115,8 @@ class Packing:
             names.add(SOURCE)
         if self.clocks:
             names.add(CLOCK)
+        if self.heartbeats is not None:
+            names.add(self.heartbeats)
         whole = self.disorder.invalid is Invalid.QUARANTINE
         return pa.schema([field for field in self.schema if whole or field.name in names])
 
@@ -128,6 +134,9 @@ class Packing:
         exchanges, clocks = good.slice(0, 0), self._clocked(good)
         if clocks.any():
             exchanges, good = good.filter(pa.array(clocks)), good.filter(pa.array(~clocks))
+        told, beats = good.slice(0, 0), self._beats(good)
+        if beats.any():
+            told, good = good.filter(pa.array(beats)), good.filter(pa.array(~beats))
         times = np.zeros(good.num_rows, np.int64)
         if self._tells_time or self.drop:
             times = as_integers(one_array(good.column(self.disorder.time)))
@@ -181,10 +190,13 @@ class Packing:
         if exchanges.num_rows:
             block = write_table(_exchanges(exchanges))
             cells += [Cell(CellKind.CLOCKS, n, block=block) for n in range(self.instances)]
+        if told.num_rows:
+            block = write_table(self._promises(told))
+            cells += [Cell(CellKind.TOLD, n, block=block) for n in range(self.instances)]
         if invalid.num_rows:
             every = [named_rows(invalid, name) for name in self.queries] or [invalid]
             cells.append(Cell(CellKind.INVALID, block=write_table(pa.concat_tables(every))))
-        events = table.num_rows - exchanges.num_rows
+        events = table.num_rows - exchanges.num_rows - told.num_rows
         counters = Counters(events=events, invalid=invalid.num_rows)
         return [*cells, Cell(CellKind.REPORT, counters=counters)]
 
@@ -208,7 +220,7 @@ class Packing:
         clocks = self._clocked(table)
         if self._divided or self.drop:
             # Rows that no step can use send their times alone, so these are looked at here.
-            missing = invalid_times(times) & ~clocks
+            missing = invalid_times(times) & ~clocks & ~self._beats(table)
         half = clocks.copy()
         if clocks.any():
             asked = [_flags(pc.is_valid(one)) for one in _exchanges(table).columns[1:]]
@@ -216,7 +228,8 @@ class Packing:
         stray = np.zeros(len(missing), np.bool_)
         if self.sources is not None:
             # Of events of several queries, each query says what becomes of these.
-            stray = (self._owners(table) < 0) & (clocks | np.bool_(not self.whole))
+            told = clocks | self._beats(table)
+            stray = (self._owners(table) < 0) & (told | np.bool_(not self.whole))
         corrupt = np.zeros(len(missing), np.bool_)
         if self.unread is not None:
             corrupt = _flags(pc.is_valid(table.column(self.unread)))
@@ -255,6 +268,22 @@ class Packing:
         if not self.clocks:
             return np.zeros(table.num_rows, np.bool_)
         return _flags(pc.is_valid(table.column(CLOCK)))
+
+    def _beats(self, table: pa.Table) -> Booleans:
+        """Say which rows are heartbeats of their source."""
+        if self.heartbeats is None:
+            return np.zeros(table.num_rows, np.bool_)
+        return _flags(pc.is_valid(table.column(self.heartbeats)))
+
+    def _promises(self, told: pa.Table) -> pa.Table:
+        """Return of each source the greatest time that heartbeats promise."""
+        assert self.heartbeats is not None
+        times = as_integers(one_array(told.column(self.heartbeats)))
+        names = pa.nulls(told.num_rows, pa.string())
+        if self.sources is not None:
+            names = one_array(told.column(SOURCE)).cast(pa.string())
+        promised = pa.table({SOURCE: names, "time": times}).group_by(SOURCE)
+        return promised.aggregate([("time", "max")]).rename_columns([SOURCE, "time"])
 
     def _owners(self, table: pa.Table) -> npt.NDArray[np.int32]:
         """Return the number of the source of each row; -1 where there is no such source."""

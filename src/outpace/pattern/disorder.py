@@ -244,8 +244,9 @@ class KSlack(Disorder):
 class Punctuation(Disorder):
     """An event waits until it is told that no earlier one comes.
 
-    In process `advance` tells it, or the heartbeats and ends of sources. On Spark it is the
-    watermark of the stream, which `withWatermark` gave the time column.
+    In process `advance` tells it, or the heartbeats and ends of sources. On Spark rows that are
+    heartbeats do (`heartbeats=` of `outpace.match`), or else the watermark of the stream, which
+    `withWatermark` gave the time column.
 
     Examples
     --------

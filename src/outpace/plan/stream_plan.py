@@ -15,6 +15,7 @@ none.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -32,12 +33,14 @@ from outpace.pattern.bind.disorder import (
     CLOCK,
     CLOCK_TIMES,
     SOURCE,
+    BoundDisorder,
     bind_disorder,
     setting_text,
 )
+from outpace.pattern.bind.expression import resolve_column
 from outpace.pattern.disorder import InOrder, Invalid, Late
 from outpace.pattern.duration import print_duration
-from outpace.pattern.group import QueryGroup, naming_query
+from outpace.pattern.group import QueryGroup, listed_names, naming_query
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
 from outpace.pattern.types import is_string, type_name, value_type
@@ -115,6 +118,9 @@ class StageDivision(Division):
             order.append(f"{shown} says of events whether they went on because a time was up")
         if packing.clocks:
             order.append(f"rows with a {CLOCK} compare that of their source, and are no events")
+        if packing.heartbeats is not None:
+            shown = print_name(packing.heartbeats)
+            order.append(f"rows with {shown} tell the time of their source, and are no events")
         if query.follows_load:
             order.append(_EARLIER)
         if disorder.value.clocked:
@@ -137,6 +143,7 @@ def plan_stream(
     *,
     timeouts: bool = False,
     sources: tuple[str, ...] | None = None,
+    heartbeats: str | None = None,
     log: int | None = None,
 ) -> Plan[StageDivision]:
     r"""Plan a query over a stream with rows of a schema.
@@ -154,6 +161,9 @@ def plan_stream(
     sources
         The identifiers of several sources, in their order, where the column `source` says who sent
         a row.
+    heartbeats
+        The column that makes a row a heartbeat of its source, or of the only one, and no event:
+        where it is not NULL, no row of a later batch has a time before it.
     log
         What tells the log that the rows come from, where no state is saved but savepoints, and the
         log is read again; None where the state is saved.
@@ -189,6 +199,7 @@ def plan_stream(
     """
     _check(query, timeouts=timeouts)
     disorder = bind_disorder(query, schema)
+    heartbeats = _heartbeats(heartbeats, schema, [disorder])
     if sources is not None:
         _check_source(schema)
         # Who sent an event is known by its cell, and breaks ties without a column.
@@ -221,7 +232,7 @@ def plan_stream(
     )
     stages = _stages(operator, partitions)
     if log is not None:
-        _check_replay(operator, stages)
+        _check_replay(operator, stages, heartbeats)
     # Events that are set aside, refused for their time, or decide are wanted as they are.
     drop = (
         crossing.drop_unused
@@ -247,11 +258,13 @@ def plan_stream(
         clocks=clocks,
         deciding_columns=deciding,
         unread=_unread(schema),
+        heartbeats=heartbeats,
     )
     if log is not None:
         stages = tuple(replace(one, replay=LogReplay(packing, log)) for one in stages)
     packed = {*events.names, CORRUPT, *([] if sources is None else [SOURCE])}
     packed.update([CLOCK] if clocks else [])
+    packed.update([] if heartbeats is None else [heartbeats])
     # Time passes with events that no step can use, so they cross and are left out after.
     columns = tuple(name for name in schema.names if name in packed)
     crossing = replace(crossing, schema=schema, columns=columns, drop_unused=False)
@@ -264,6 +277,7 @@ def plan_group(
     partitions: int,
     *,
     sources: tuple[str, ...] | None = None,
+    heartbeats: str | None = None,
 ) -> Plan[StageDivision]:
     """Plan several queries over a stream with rows of a schema.
 
@@ -273,7 +287,7 @@ def plan_group(
         The queries, and the input's columns.
     partitions
         How many instances share the keys, where that can be.
-    sources
+    sources, heartbeats
         As in `plan_stream`.
 
     Raises
@@ -304,6 +318,8 @@ def plan_group(
         _check_source(schema)
     whole = GroupSpec(tuple(queries), schema, sources, forgets=True, together=True)
     clocks = sources is not None and _has_clocks(schema)
+    disorders = [one.disorder for one in whole.operators if one.disorder is not None]
+    heartbeats = _heartbeats(heartbeats, schema, disorders)
     if any(_sets_aside(query) for query in queries):
         # Events that are set aside are wanted as they are.
         wanted = set(schema.names)
@@ -333,10 +349,11 @@ def plan_group(
         whole=not divided,
         unread=_unread(schema),
         clocks=clocks,
+        heartbeats=heartbeats,
         queries=tuple(query.name for query in queries),
     )
     assert spec.output, "columns of one name have one type"
-    packed = {*columns, *([CLOCK] if clocks else [])}
+    packed = {*columns, *([CLOCK] if clocks else []), heartbeats}
     crossed = tuple(name for name in schema.names if name in packed)
     crossing = Crossing(schema=schema, columns=crossed)
     return Plan(spec, crossing, StageDivision(packing, (stage,)))
@@ -370,8 +387,42 @@ def _check(query: Query, *, timeouts: bool) -> None:
         raise UnsupportedError("only patterns without windows have partial matches that time out")
 
 
-def _check_replay(operator: OperatorSpec, stages: tuple[StageSpec, ...]) -> None:
+def _heartbeats(
+    name: str | None, schema: pa.Schema, disorders: Sequence[BoundDisorder]
+) -> str | None:
+    """Return the column of heartbeats as the schema spells it, or refuse one that tells no time."""
+    if name is None:
+        return None
+    column = resolve_column(name, schema, "heartbeats")
+    times = {one.time for one in disorders}
+    if len(times) > 1:
+        raise BindError(
+            "a heartbeat tells one time, and the queries of the group go by several",
+            where="heartbeats",
+            detail=listed_names(sorted(times)),
+            hint="order all by the same time, or match them apart",
+        )
+    (time,) = times
+    kinds = [schema.field(one).type for one in (column, time)]
+    if column == time or kinds[0] != kinds[1]:
+        raise BindError(
+            f"the heartbeats in '{column}' are {type_name(kinds[0])}, not {type_name(kinds[1])} "
+            f"beside the time '{time}'",
+            where="heartbeats",
+            hint=f"name a column of the type of '{time}', which is NULL where a row is an event",
+        )
+    return column
+
+
+def _check_replay(
+    operator: OperatorSpec, stages: tuple[StageSpec, ...], heartbeats: str | None
+) -> None:
     """Refuse what reading a log again cannot rebuild."""
+    if heartbeats is not None:
+        raise UnsupportedError(
+            "heartbeats among the events are not recovered by reading a log again",
+            hint='leave out recovery="replay", or heartbeats',
+        )
     if operator.sources is not None:
         raise UnsupportedError(
             "a stream of several sources is not recovered by reading one log again",

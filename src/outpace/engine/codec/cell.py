@@ -57,6 +57,8 @@ class CellKind(IntEnum):
     """What the front says to the back, where what came out is corrected, but for events."""
     SPARSE = 10
     """Of events that no step can use the columns by which an order decides, as a block of rows."""
+    TOLD = 11
+    """Heartbeats: a table with sources, NULL for the only one, and what each promises."""
 
 
 @dataclass(frozen=True, slots=True)

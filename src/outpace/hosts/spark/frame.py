@@ -72,16 +72,17 @@ def match_frame(
     *,
     placed: bool = False,
     replays: bool = False,
+    heartbeats: str | None = None,
 ) -> DataFrame:
     """Find the matches of a query in a DataFrame; nothing runs before the result is used.
 
-    Only a stream has several sources, or is recovered by a replay. Rows that are placed bring their
-    places among all.
+    Only a stream has several sources or heartbeats, or is recovered by a replay. Rows that are
+    placed bring their places among all.
     """
     if is_streaming(frame):
         from outpace.hosts.spark.stream_search import StreamSearch
 
-        return StreamSearch(frame, query, sources, replays).matches()
+        return StreamSearch(frame, query, sources, replays, heartbeats).matches()
     frame = flagged(frame, query)
     schema = arrow_schema(frame)
     if placed:

@@ -92,12 +92,15 @@ class StreamSearch:
         a row.
     replays
         Whether savepoints are all that Spark keeps, and the log that is the stream is read again.
+    heartbeats
+        The column that makes a row a heartbeat of its source, and no event.
     """
 
     frame: DataFrame
     query: Query | QueryGroup
     sources: tuple[str, ...] | None = None
     replays: bool = False
+    heartbeats: str | None = None
 
     def matches(self) -> DataFrame:
         """Return the matches."""
@@ -138,7 +141,14 @@ class StreamSearch:
         return self._chain(timeouts=timeouts).outputs()
 
     def _chain(self, *, timeouts: bool = False) -> _QueryStages:
-        return _chain(self.frame, self.query, self.sources, timeouts=timeouts, replays=self.replays)
+        return _chain(
+            self.frame,
+            self.query,
+            self.sources,
+            timeouts=timeouts,
+            replays=self.replays,
+            heartbeats=self.heartbeats,
+        )
 
 
 @dataclass(frozen=True)
@@ -207,9 +217,10 @@ def plan_frame(
     sources: tuple[str, ...] | None = None,
     *,
     replays: bool = False,
+    heartbeats: str | None = None,
 ) -> Plan[StageDivision]:
     """Return how a query, or several together, would run on a stream."""
-    plan, _ = _planned(frame, asked, sources, replays=replays)
+    plan, _ = _planned(frame, asked, sources, replays=replays, heartbeats=heartbeats)
     return plan
 
 
@@ -220,6 +231,7 @@ def _planned(
     *,
     timeouts: bool = False,
     replays: bool = False,
+    heartbeats: str | None = None,
 ) -> tuple[Plan[StageDivision], int]:
     """Return a plan, and over how many partitions Spark spreads its instances."""
     before = _chains.get(frame)
@@ -232,7 +244,7 @@ def _planned(
             "and match that as it is",
         )
     if isinstance(asked, Query):
-        query = _with_clock(frame, asked, before)
+        query = _with_clock(frame, asked, before, told=heartbeats is not None)
         partitions = _check_session(frame)
         plan = plan_stream(
             query,
@@ -240,12 +252,16 @@ def _planned(
             partitions,
             timeouts=timeouts,
             sources=sources,
+            heartbeats=heartbeats,
             log=None if log is None else log.log,
         )
         return plan, partitions
-    queries = tuple(_with_clock(frame, query, before) for query in asked.queries)
+    told = heartbeats is not None
+    queries = tuple(_with_clock(frame, query, before, told=told) for query in asked.queries)
     partitions = _check_session(frame)
-    plan = plan_group(QueryGroup(queries), schema, partitions, sources=sources)
+    plan = plan_group(
+        QueryGroup(queries), schema, partitions, sources=sources, heartbeats=heartbeats
+    )
     follows = any(isinstance(query.order_of_arrival, Punctuation) for query in queries)
     if before is not None and follows and not before.plan.tells_time_to(plan):
         raise BindError(
@@ -262,8 +278,11 @@ def _chain(
     *,
     timeouts: bool = False,
     replays: bool = False,
+    heartbeats: str | None = None,
 ) -> _QueryStages:
-    plan, partitions = _planned(frame, asked, sources, timeouts=timeouts, replays=replays)
+    plan, partitions = _planned(
+        frame, asked, sources, timeouts=timeouts, replays=replays, heartbeats=heartbeats
+    )
     return _QueryStages(plan, _cells(frame, plan, partitions))
 
 
@@ -317,8 +336,13 @@ def _log_of(frame: DataFrame) -> LogPlace | None:
     return None if written is None else LogPlace(**json.loads(written))
 
 
-def _with_clock(frame: DataFrame, query: Query, before: _QueryStages | None) -> Query:
-    """Return the query with what tells it the time: its own events, or the query before it."""
+def _with_clock(
+    frame: DataFrame, query: Query, before: _QueryStages | None, *, told: bool
+) -> Query:
+    """Return the query with what tells it the time: its own events, or the query before it.
+
+    What heartbeats tell comes with the events.
+    """
     disorder = query.order_of_arrival
     if before is not None:
         column = query.order[0].column if query.order else ""
@@ -330,7 +354,7 @@ def _with_clock(frame: DataFrame, query: Query, before: _QueryStages | None) -> 
                 "use op.KSlack",
             )
         return query.disorder(Punctuation()) if tells_time and disorder is None else query
-    if not isinstance(disorder, Punctuation) or not query.order:
+    if not isinstance(disorder, Punctuation) or not query.order or told:
         return query
     name = query.order[0].column
     fields = {field.name: field for field in frame.schema.fields}
@@ -338,7 +362,8 @@ def _with_clock(frame: DataFrame, query: Query, before: _QueryStages | None) -> 
     if delay is None:
         raise BindError(
             f"the stream has no watermark on '{name}'",
-            hint=f'call withWatermark("{name}", "2 seconds") on it, or use op.KSlack("2 s")',
+            hint=f'call withWatermark("{name}", "2 seconds") on it, tell it with heartbeats=, or '
+            'use op.KSlack("2 s")',
         )
     slack = datetime.timedelta(milliseconds=int(delay))
     return query.disorder(KSlack(slack, **disorder.options))
