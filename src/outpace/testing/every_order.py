@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from outpace.pattern import ast
 from outpace.pattern.query import AfterMatch, Selection, Skip
 from outpace.testing.oracle import Holds, Question, Run, answer
+
+_NO_SKIP: Final = AfterMatch(Skip.NONE)
 
 #: The events of a match with their variables.
 Takes: TypeAlias = frozenset[tuple[int, str]]
@@ -61,6 +63,7 @@ def confidences(
     holds: Holds,
     within: int | None,
     window: tuple[int, int] | None = None,
+    after: AfterMatch = _NO_SKIP,
 ) -> dict[Takes, str]:
     """Return all matches that some order has, and whether every order has them.
 
@@ -70,13 +73,17 @@ def confidences(
         The events, the pattern, its predicates, and WITHIN.
     window
         Only events with a true time from the first up to the second count.
+    after
+        Where the search goes on behind a match. Where it skips anything, one match of each start is
+        preferred, and WITHIN is as long as all events are apart, since a match that it ends rules
+        out none.
     """
     possible: set[Takes] = set()
     sure: set[Takes] | None = None
     for order in events.orders():
         for times in _cut(events, order, window):
             held = set()
-            for match, (run, ended) in _runs(order, times, pattern, holds).items():
+            for match, (run, ended) in _runs(order, times, pattern, holds, after).items():
                 span = _TrueSpan(times, run[0][0], run[-1][0], ended, within)
                 if span.may_fit:
                     possible.add(match)
@@ -121,7 +128,7 @@ def _cut(
 
 
 def _runs(
-    order: list[int], times: _TrueTimes, pattern: ast.Pattern, holds: Holds
+    order: list[int], times: _TrueTimes, pattern: ast.Pattern, holds: Holds, after: AfterMatch
 ) -> dict[Takes, tuple[Run, int | None]]:
     """Return the matches of a stretch, whatever WITHIN is.
 
@@ -143,8 +150,8 @@ def _runs(
             fits,
             times=range(len(taken)),
             within=len(order) + 1,
-            selection=Selection.ALL,
-            after=AfterMatch(Skip.NONE),
+            selection=Selection.ALL if after == _NO_SKIP else Selection.PREFERRED,
+            after=after,
         )
         for _, run in answer(asked).matches:
             placed = tuple((times.first + place, name) for place, name in run)

@@ -279,7 +279,10 @@ def _check_rules(query: Query, ways: Sequence[tuple[UncertainStep, ...]]) -> Non
     if query.rows is not RowsPerMatch.ONE:
         raise unsupported("all rows of a match are asked for", "use one row per match")
     if query.effective_skip.skip is not Skip.NONE:
-        raise unsupported("a match rules out later ones", "add .no_skip()")
+        raise unsupported(
+            "a match rules out later ones",
+            "add .no_skip(): every match that skipping would leave in any order is among those",
+        )
     if query.limits or query.consumption is not Consume.NONE:
         raise unsupported("a match rules out others", "leave out limit and consume")
     if query.bound is not None and query.bound.kind is not WithinKind.FIRST_TO_LAST:

@@ -34,6 +34,7 @@ from outpace.pattern import ast
 from outpace.pattern.bind.uncertainty import CLOCK_ERROR
 from outpace.pattern.bound import NUMBERING
 from outpace.pattern.notation.parse_pattern import parse_pattern
+from outpace.pattern.query import AfterMatch, Skip
 from outpace.testing.every_order import Takes, UncertainEvents, confidences
 from outpace.testing.oracle import Holds, Run
 
@@ -176,6 +177,47 @@ def test_a_match_is_found_if_some_order_has_it_and_confirmed_if_every_order_has(
         found = {one: sure for one, sure in found.items() if one not in more_possible}
     assert found == expected
     assert op.search(table, query).count() == len(op.match(table, query))
+
+
+#: Patterns of which a start has one match at most in a given order.
+SINGLE = ("A -> B", "A B", "A -> B -> C", "A B -> C", "A -> R", "A{2} -> C", "A -> T{2}")
+PAST_LAST = AfterMatch(Skip.PAST_LAST_ROW)
+
+
+def test_where_matches_skip_one_pair_of_events_makes_all_behind_it_uncertain() -> None:
+    """So none can be decided by itself, however far it lies behind: skipping is refused."""
+    # The first two events may have changed places; the others are far apart.
+    times = [0, 1, *range(10, 100, 10)]
+    events = UncertainEvents(times, None, [2] * len(times))
+    # Two events side by side, none of which is the first one.
+    found = confidences(
+        events, parse_pattern("A B"), lambda name, event, run: event > 0, 1000, after=PAST_LAST
+    )
+    pairs = {tuple(sorted(event for event, _ in match)): sure for match, sure in found.items()}
+    assert set(pairs) == {(place, place + 1) for place in range(1, 10)}
+    assert set(pairs.values()) == {"UNCERTAIN"}
+    free = confidences(events, parse_pattern("A B"), lambda name, event, run: event > 0, 1000)
+    assert [*free.values()].count("CONFIRMED") == 8
+
+
+@pytest.mark.parametrize("text", SINGLE)
+@examples(10)
+@given(tables(6), st.integers(1, 5), st.booleans())
+def test_without_skipping_no_match_is_missing_that_any_order_has_with_it(
+    text: str, table: pa.Table, bound: int, sourced: bool
+) -> None:
+    """And what is a match in every order with skipping is one in every order without."""
+    query = query_of(text, bound, 1000, "source" if sourced else None)
+    events = UncertainEvents(
+        table["ts"].to_pylist(),
+        table["source"].to_pylist() if sourced else None,
+        [bound] * len(table),
+    )
+    holds = holds_in(table.to_pylist())
+    skipping = confidences(events, parse_pattern(text), holds, 1000, after=PAST_LAST)
+    found = found_in(op.match(table, query))
+    assert skipping.keys() <= found.keys()
+    assert all(found[one] == "CONFIRMED" for one, sure in skipping.items() if sure == "CONFIRMED")
 
 
 @examples(150)
