@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,7 @@ from outpace.engine.message import (
     Routed,
     TurnEnded,
     WentBack,
+    refused_message,
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.snapshot import Stateful
@@ -43,6 +44,8 @@ from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import StateError
 from outpace.pattern.query import RowsPerMatch
+
+_BackInput: TypeAlias = MarkSet | WentBack | Deliver | Routed | Delivered | TurnEnded
 
 
 @dataclass(frozen=True)
@@ -140,10 +143,7 @@ class Back(Stateful):
         """Whether what came out is wrong until more answers come, for which a host waits."""
         return self._history is not None and self._history.went_back
 
-    def step(
-        self,
-        message: MarkSet | WentBack | Deliver | Routed | Delivered | TurnEnded,
-    ) -> list[Emit]:
+    def step(self, message: _BackInput) -> list[Emit]:
         """Take what happened and return what is complete."""
         match message:
             case Delivered():
@@ -164,7 +164,7 @@ class Back(Stateful):
             case WentBack():
                 self._go_back(message.mark)
             case _:
-                assert_never(message)
+                raise refused_message("the back", message, _BackInput)
         return []
 
     def state(self) -> State:

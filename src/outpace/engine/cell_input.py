@@ -25,6 +25,7 @@ from outpace.engine.group_spec import QUERY, GroupSpec, named_rows
 from outpace.engine.match.bits import BITS
 from outpace.engine.message import (
     Aside,
+    BatchBegun,
     ClockExchange,
     EventsArrived,
     HostLoad,
@@ -90,7 +91,7 @@ class CellInput:
         timer that is due comes before all events, but behind them where it tells who
         is silent: those that speak in the batch are not.
         """
-        self._front.intake.waits.forget()
+        self._front.step(BatchBegun())
         timer, self.logged = self._front.timer, []
         fired = [TimerFired(now)] if timer is not None and timer <= now else []
         pieces: list[Stimulus] = []

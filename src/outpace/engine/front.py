@@ -20,6 +20,7 @@ from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events, no_events
 from outpace.engine.intake import Intake
 from outpace.engine.message import (
     NO_SPLIT,
+    BatchBegun,
     Deliver,
     Delivered,
     DeliveryFailed,
@@ -31,6 +32,7 @@ from outpace.engine.message import (
     Routed,
     SourceEnded,
     Stimulus,
+    TableArrived,
     TurnEnded,
     WentBack,
     refused_message,
@@ -57,7 +59,7 @@ from outpace.errors import (
 from outpace.pattern.schedulers import Scheduler
 
 #: What a front hears.
-_FrontInput: TypeAlias = Stimulus | Reply | TurnEnded | EventsRecalled
+_FrontInput: TypeAlias = Stimulus | TableArrived | Reply | TurnEnded | BatchBegun | EventsRecalled
 #: A time behind all others.
 _END: Final = int(np.iinfo(np.int64).max)
 
@@ -229,9 +231,12 @@ class Front(Stateful):
                 return []
             case TurnEnded():
                 return [] if self._ended else [*self._told_to_all()]
+            case BatchBegun():
+                self.intake.waits.forget()
+                return []
             case EventsRecalled():
                 return self._redeliver(message.events, message.split)
-        if not isinstance(message, Stimulus):
+        if not isinstance(message, Stimulus | TableArrived):
             raise refused_message("the front", message, _FrontInput)
         self.check()
         try:
@@ -246,18 +251,21 @@ class Front(Stateful):
         """Whether nothing changes before an answer has come."""
         return self._splitter is None and self._schedule is None and self.intake.in_order
 
-    def _take(self, message: Stimulus) -> list[Move]:
+    def _take(self, message: Stimulus | TableArrived) -> list[Move]:
         if self._ended:
             raise DataError("the matcher is finished", hint="open a new one for more input")
         certain, order = self.certain, self.intake.order
         if self._retained is not None and order.memory is not None:
             order.room = max(0, order.memory - self._retained.uncertain(certain))
         self._untaken, full = None, order.times_full
+        whole = isinstance(message, TableArrived)
+        if isinstance(message, TableArrived):
+            message = EventsArrived(message.rows)
         released = self.intake.take(message)
         if self._retained is not None and isinstance(message, EventsArrived) and message.load:
             self._retained.measured(message.load.worked)
         self._lost = not self.intake.in_order
-        ended = isinstance(message, SourceEnded) and message.source is None
+        ended = whole or (isinstance(message, SourceEnded) and message.source is None)
         said: list[Move] = [*self.intake.aside(released)]
         correcting = released.correcting
         goes_back = correcting is not None and correcting.num_rows > 0
@@ -274,7 +282,7 @@ class Front(Stateful):
                 said += self._blocks(again, ended=False, again=True)
                 rows = rows.slice(rows.num_rows - fresh)
             released = replace(released, rows=rows)
-        if ended and released.rows.num_rows:
+        if ended and released.rows.num_rows and not whole:
             # What events decide comes before what their end does.
             said += self._blocks(released, ended=False)
             released = replace(released, rows=self._nothing)

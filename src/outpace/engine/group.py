@@ -28,6 +28,7 @@ from outpace.engine.group_spec import GroupSpec
 from outpace.engine.intake import JoinedIntakes
 from outpace.engine.message import (
     Aside,
+    BatchBegun,
     EventsArrived,
     FrontMoved,
     Instruction,
@@ -170,13 +171,16 @@ class GroupOperator(SavedPart):
         timers += [one.front.timer for one in self._going().values()]
         return min((one for one in timers if one is not None), default=None)
 
-    def step(self, stimulus: Stimulus) -> list[Instruction]:
+    def step(self, stimulus: Stimulus | BatchBegun) -> list[Instruction]:
         """Take what happened and return what the queries give that have not `failed`, in turn.
 
         After an error in the order of the rows, or of a condition on single ones, nothing is taken.
         A query that fails later takes no more, and the others go on, unless all end together; the
         error of the last one is raised.
         """
+        if isinstance(stimulus, BatchBegun):
+            self.intake.waits.forget()
+            return []
         if self._lost or len(self.failed) == len(self._names):
             raise DataError("an earlier push failed", hint="resume the group from a saved state")
         if self._ended:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from outpace.engine.arrays import NO_TIME
+from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.front import Front
 from outpace.engine.message import (
     Answer,
@@ -26,6 +26,8 @@ from outpace.engine.window_match.result import COMPLETING, WindowMatches
 from outpace.errors import StateError
 from outpace.pattern.operator import SharedOperator
 
+#: No events are used.
+_NO_EVENTS: Final = np.zeros(0, np.int64)
 _InstanceMatcher: TypeAlias = PartitionMatcher | WindowMatcher | OperatorRunner
 
 
@@ -179,7 +181,20 @@ class Instance(Stateful):
             matcher.open_windows,
             delivery.size,
             checkpoint_bytes=copied,
+            used=self._used,
         )
+
+    @property
+    def _used(self) -> Integers:
+        """The events of the matches of a step, where somebody asks for them."""
+        if self._spec.tells_used and isinstance(self._matcher, WindowMatcher):
+            return self._matcher.take_used()
+        return _NO_EVENTS
+
+    def undecided(self) -> tuple[Integers, Integers]:
+        """Return partitions, and the first event of each that an undecided match may need."""
+        assert isinstance(self._matcher, WindowMatcher)
+        return self._matcher.undecided()
 
     def count(self, delivery: Deliver) -> int:
         """Return how many matches there are in the windows of a delivery that is all there is."""
@@ -246,6 +261,7 @@ def _make_matcher(spec: OperatorSpec) -> _InstanceMatcher:
         shared = issubclass(make if isinstance(make, type) else type(make()), SharedOperator)
         return (SharedApply if shared else WindowedApply)(spec.query, spec.schema)
     if spec.windows is not None:
-        return WindowMatcher(spec.found, spec.matcher, rows=spec.kept)
+        tells_used = spec.tells_used
+        return WindowMatcher(spec.found, spec.matcher, rows=spec.kept, tells_used=tells_used)
     assert spec.matcher is not None
     return PartitionMatcher(spec.found, spec.matcher, spec.kept, spec.joint)

@@ -76,6 +76,21 @@ class EventsArrived:
 
 
 @dataclass(frozen=True)
+class TableArrived:
+    """All rows that there are, or all that are left, came, in order.
+
+    This is `EventsArrived` and `SourceEnded` in one step.
+    """
+
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class BatchBegun:
+    """A host that counts by batches begins one: waits are counted from here on."""
+
+
+@dataclass(frozen=True)
 class WatermarkArrived:
     """A source, or the only one, promises that no later event of it has a time before this.
 
@@ -249,6 +264,8 @@ class Answer:
         Partitions that it has forgotten, and how many events it has had of each.
     checkpoint_bytes
         How many bytes it copied to note how it stood before the delivery.
+    used
+        The events of its matches, where `OperatorSpec.tells_used` says so; it does not travel.
     """
 
     matches: WindowMatches
@@ -261,6 +278,7 @@ class Answer:
     idle: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     event_counts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     checkpoint_bytes: int = 0
+    used: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -331,11 +349,14 @@ class OperatorLost:
         The savepoint.
     rows, numbers
         The events before it that it needs, and their numbers, which rise.
+    settled
+        How many rows of matches were acknowledged, where they are counted.
     """
 
     savepoint: Savepoint
     rows: pa.Table
     numbers: Integers
+    settled: int = 0
 
 
 class Aside(Enum):
@@ -412,7 +433,9 @@ class FrontMoved:
 
 
 Stimulus: TypeAlias = EventsArrived | WatermarkArrived | TimerFired | SourceEnded | ClockExchange
-#: What an operator hears, beside stimuli, that gives savepoints.
+#: What an operator hears.
+OperatorInput: TypeAlias = Stimulus | TableArrived | FrontMoved | Delivered | BatchBegun
+#: What an operator hears, beside these, that gives savepoints.
 Acknowledgement: TypeAlias = MatchesAcknowledged | RowsAcknowledged
 #: What an operator says; `Deliver` where its instances are elsewhere.
 Instruction: TypeAlias = Emit | SetAside | Save | Deliver

@@ -24,6 +24,7 @@ from outpace.engine.front import Front, FrontCounters
 from outpace.engine.instance import Instance
 from outpace.engine.intake import Intake
 from outpace.engine.message import (
+    BatchBegun,
     Deliver,
     Delivered,
     DeliveryFailed,
@@ -31,8 +32,8 @@ from outpace.engine.message import (
     FrontMoved,
     Instruction,
     Move,
+    OperatorInput,
     SetAside,
-    Stimulus,
     TurnEnded,
 )
 from outpace.engine.operator_spec import OperatorSpec
@@ -83,10 +84,10 @@ class WholeOperator(Stateful):
         self.front, self.back = Front(spec, place, block_size), Back(spec)
         self._instance = Instance(spec) if spec.instances is None else None
 
-    def step(self, message: Stimulus | FrontMoved | Delivered) -> list[Instruction]:
+    def step(self, message: OperatorInput) -> list[Instruction]:
         """Take what happened and return what is to be done; see `Front.step` for errors.
 
-        The last instruction is an `Emit`: all that is complete by now.
+        The last instruction is an `Emit`, all that is complete by now; `BatchBegun` has no answer.
         """
         match message:
             case Delivered():
@@ -94,6 +95,9 @@ class WholeOperator(Stateful):
                 return [*self.back.step(TurnEnded())]
             case FrontMoved():
                 return self._carry(message.moves)
+            case BatchBegun():
+                self.front.step(message)
+                return []
         return self._carry(self.front.step(message))
 
     def _carry(self, moves: Sequence[Move]) -> list[Instruction]:
@@ -117,7 +121,7 @@ class WholeOperator(Stateful):
                         self.back.step(message)
             return [*given, *self.back.step(TurnEnded())]
         except BaseException:
-            if answered or self._begun != begun:
+            if answered or self._begun != begun or self.front.has_lost:
                 self.front.step(DeliveryFailed())
             raise
 

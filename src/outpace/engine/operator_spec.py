@@ -79,6 +79,8 @@ class OperatorSpec:
         to those that come without one is given.
     traced
         Whether events that are put in order have ids also where nobody but the host asks for them.
+    tells_used
+        Whether the instance beside says which events its matches have used.
     event_driven
         Whether events alone decide what comes out and in which order, each by itself: how they are
         cut into pieces, how sources take turns and when they promise that time has passed make no
@@ -105,6 +107,7 @@ class OperatorSpec:
     checked: bool = True
     brings_ids: bool = False
     traced: bool = False
+    tells_used: bool = False
     event_driven: bool = False
     sequence: str | None = SEQUENCE
     choose: Callable[[Task], Matcher] = choose_matcher

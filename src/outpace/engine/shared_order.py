@@ -24,7 +24,7 @@ from outpace.engine.message import (
     SourceEnded,
     Stimulus,
 )
-from outpace.engine.operator import WholeOperator
+from outpace.engine.operator import WholeOperator, emit_of, joined_emit
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.chain import SlackChain
 from outpace.engine.order.choose import make_order
@@ -174,7 +174,7 @@ class SharedOrder(Stateful):
                         self._apart[names[number]] = WholeOperator(alike.members[number].spec)
                         self._apart[names[number]].restore(state)
             else:
-                emits |= {names[n]: _one_emit(one) for n, one in zip(going, found, strict=True)}
+                emits |= {names[n]: joined_emit(one) for n, one in zip(going, found, strict=True)}
         return emits
 
     def _member_step(
@@ -192,7 +192,7 @@ class SharedOrder(Stateful):
         stimuli: list[Stimulus] = [EventsArrived(own, watermark=watermark)]
         if ended:
             stimuli.append(SourceEnded())
-        return _one_emit([one for stimulus in stimuli for one in operator.step(stimulus)])
+        return joined_emit([emit_of(operator.step(stimulus)) for stimulus in stimuli])
 
     def state(self, failed: Failures) -> State:
         """Return all that is kept, but for queries that failed, for `restore`."""
@@ -255,16 +255,6 @@ def _nothing_found(spec: OperatorSpec) -> Emit:
     """Return what an operator without windows gives where nothing became final."""
     nothing = WindowMatches.none(spec.bound.output), spec.timed_out.empty_table()
     return Emit(spec.query.name, *nothing)
-
-
-def _one_emit(instructions: Sequence[Instruction]) -> Emit:
-    """Return what an operator gave in several steps as one."""
-    emits = [one for one in instructions if isinstance(one, Emit)]
-    if len(emits) == 1:
-        return emits[0]
-    matches = WindowMatches.joined(emits[0].matches.table.schema, [one.matches for one in emits])
-    timed_out = pa.concat_tables([one.timed_out for one in emits])
-    return replace(emits[-1], matches=matches, timed_out=timed_out)
 
 
 def _without_added(rows: pa.Table, names: Sequence[str]) -> pa.Table:

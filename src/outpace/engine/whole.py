@@ -31,17 +31,14 @@ from outpace.engine.message import (
     Deliver,
     Delivered,
     EventsArrived,
-    FrontMoved,
-    Routed,
-    SourceEnded,
     Stimulus,
+    TableArrived,
 )
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import sort_rows
 from outpace.engine.split.number import in_order
 from outpace.engine.split.schedule import overlapping
-from outpace.engine.split.windows import Split, joined_windows
 from outpace.engine.window_match.matcher import ROWS_IN_STEP
 from outpace.engine.window_match.result import (
     COMPLETING,
@@ -142,12 +139,8 @@ def _in_steps(
     size = ROWS_IN_STEP if _shares(spec) else max(1, total)
     for low in range(0, max(1, total), size):
         piece = ordered.slice(low, size)
-        if low + size < total:
-            instructions = operator.step(EventsArrived(piece))
-        else:
-            last = _last_delivery(operator.front, piece)
-            routed = Routed(last.arrived, last.watermark, ended=True)
-            instructions = operator.step(FrontMoved([last, routed]))
+        more = low + size < total
+        instructions = operator.step(EventsArrived(piece) if more else TableArrived(piece))
         yield emit_of(instructions).matches
         if progress is not None:
             progress(min(low + size, total), total)
@@ -164,14 +157,9 @@ def deliveries(front: Front, stimuli: Iterable[Stimulus]) -> Iterator[Deliver]:
 
 def whole_delivery(spec: OperatorSpec, rows: pa.Table) -> Deliver:
     """Return all rows, which are in order, in one delivery; every window that they open closes."""
-    return _last_delivery(Front(_unchecked(spec)), rows)
-
-
-def _last_delivery(front: Front, rows: pa.Table) -> Deliver:
-    """Return the last rows, and the windows that they and the end close, in one delivery."""
-    first, last = deliveries(front, [EventsArrived(rows), SourceEnded()])
-    closed = joined_windows(first.split.closed, last.split.closed)
-    return replace(last, events=first.events, split=Split(first.split.opened, closed))
+    moves = Front(_unchecked(spec)).step(TableArrived(rows))
+    (delivery,) = [one for one in moves if isinstance(one, Deliver)]
+    return delivery
 
 
 def _unchecked(spec: OperatorSpec) -> OperatorSpec:

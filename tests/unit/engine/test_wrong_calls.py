@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import outpace as op
+from outpace.engine.back import Back
 from outpace.engine.front import Front
 from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec
@@ -87,10 +88,13 @@ def test_parts_refuse_messages_of_others() -> None:
     for message in wrong:
         with pytest.raises(DataError, match="the front does not take") as told:
             front.step(message)
-        assert "it takes ClockExchange, Delivered" in str(told.value)
+        assert "it takes BatchBegun, ClockExchange, Delivered" in str(told.value)
     instance: Any = Instance(OperatorSpec(PAIRS, SCHEMA))
     with pytest.raises(DataError, match="does not take the class TurnEnded, which is no message"):
         instance.step(TurnEnded)
+    back: Any = Back(OperatorSpec(PAIRS, SCHEMA))
+    with pytest.raises(DataError, match="the back does not take EventsArrived"):
+        back.step(rows(1, 2))
     # The answer to what was said before counts all the same.
     front.step(Delivered(0, instance.step(delivery)))
     assert front.arrived == 2

@@ -22,9 +22,10 @@ from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
 from outpace.engine.message import (
     Acknowledgement,
     Instruction,
+    OperatorLost,
     RowsAcknowledged,
 )
-from outpace.engine.operator import emit_of
+from outpace.engine.operator import emit_of, matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.event_needs import NeededNumbers
 from outpace.engine.recover.recoverable import RecoverableOperator
@@ -132,9 +133,12 @@ class CountedOperator(RecoverableOperator):
             )
             numbers = np.arange(savepoint.at - rows.num_rows, savepoint.at)
             savepoint = replace(savepoint, trim=-1, skip=np.zeros((0, 2), np.int64))
-        matches = self.rebuild(savepoint, rows, numbers).matches
-        self.settled, self.came_out = settled, settled + matches.table.num_rows
-        return matches.table
+        return matches_of(self.step(OperatorLost(savepoint, rows, numbers, settled)))
+
+    def _stand(self, lost: OperatorLost) -> list[Instruction]:
+        instructions = super()._stand(lost)
+        self.settled = self.came_out = lost.settled
+        return instructions
 
     @property
     def promise(self) -> int:

@@ -31,16 +31,17 @@ from outpace.engine.event import EVENT_ID, Events
 from outpace.engine.match.bits import with_bits
 from outpace.engine.message import (
     Acknowledgement,
+    BatchBegun,
     ClockExchange,
     Deliver,
     Delivered,
     Emit,
     EventsArrived,
     EventsRecalled,
-    FrontMoved,
     Instruction,
     MatchesAcknowledged,
     Move,
+    OperatorInput,
     OperatorLost,
     RowsAcknowledged,
     Save,
@@ -68,7 +69,6 @@ from outpace.engine.rows.times import as_integers
 from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint, is_behind
 from outpace.engine.split.windows import OPEN, Split, joined_windows, take_windows
 from outpace.engine.state import NATURAL, State, integers, require
-from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.result import CLOSING, WindowMatches
 from outpace.engine.wire import event_ids
 from outpace.errors import DataError, StateError, UnsupportedError, missing_column
@@ -110,9 +110,9 @@ class RecoverableOperator(WholeOperator):
         self._arrived: ArrivedEvents | None = None
         if is_put_in_order(spec):
             self._arrived, spec = ArrivedEvents(), replace(spec, traced=True)
-        super().__init__(spec, place, block_size)
-        self._identity = identity_of(spec)
         self._use, self._keyed = use_of(spec), bool(spec.bound.partition_by)
+        super().__init__(replace(spec, tells_used=self._use is Use.MATCHED), place, block_size)
+        self._identity = identity_of(spec)
         self._bits = with_bits(spec.task) if self._use is Use.FITTING and spec.task else None
         #: The windows that matches may still come of; None where there are none.
         self._layout: WindowLayout | None = None
@@ -144,20 +144,18 @@ class RecoverableOperator(WholeOperator):
         self._before, self._gave = 0, False
         #: The matches of events before a savepoint, while answers are due; None: none is rebuilt.
         self._again: list[WindowMatches] | None = None
-        if self._instance is not None and self._use is Use.MATCHED:
-            matcher = self._instance.matcher
-            if isinstance(matcher, WindowMatcher):
-                matcher.matched = []
+        #: The events of matches since the last savepoint.
+        self._used_since: list[Integers] = []
 
-    def step(
-        self, message: Stimulus | Acknowledgement | OperatorLost | FrontMoved | Delivered
-    ) -> list[Instruction]:
+    def step(self, message: OperatorInput | Acknowledgement | OperatorLost) -> list[Instruction]:
         """Take what happened and return what is to be done.
 
         What came out is complete before it is retained, so every delivery is answered before the
         next stimulus.
         """
         match message:
+            case BatchBegun():
+                return super().step(message)
             case Delivered():
                 return self._given_of(super().step(message))
             case OperatorLost():
@@ -352,6 +350,11 @@ class RecoverableOperator(WholeOperator):
                 self._needed.use(self._layout.take(events, split, self.turn))
         return instructions
 
+    def _hear(self, answer: Delivered) -> None:
+        super()._hear(answer)
+        if len(answer.answer.used):
+            self._used_since.append(answer.answer.used)
+
     def _without_ids(self, moves: Sequence[Move]) -> Sequence[Move]:
         """Return moves without the ids of events where a user's operator takes them."""
         if self._arrived is None or self.spec.task is not None:
@@ -419,17 +422,15 @@ class RecoverableOperator(WholeOperator):
     def _save_windows(self, layout: WindowLayout) -> Savepoint:
         layout.drop(self._settled)
         first, needed = layout.first, self._needed
-        matcher = None if self._instance is None else self._instance.matcher
         floor = int(first.min())
         self._given.keep(self._settled, floor, layout.holds)
         needed.trim(floor)
-        if isinstance(matcher, WindowMatcher) and matcher.matched:
-            needed.use(np.concatenate(matcher.matched))
-            matcher.matched.clear()
+        if self._used_since:
+            needed.use(np.concatenate(self._used_since))
+            self._used_since.clear()
         numbers, partition, chosen = needed.numbers, needed.partition, needed.used
         if self._use is Use.MATCHED:
-            assert isinstance(matcher, WindowMatcher)
-            undecided = _floors(partition, *matcher.undecided(), keyed=self._keyed)
+            undecided = _floors(partition, *self.instance.undecided(), keyed=self._keyed)
             chosen = chosen | (numbers >= undecided)
         if self._keyed:
             chosen = chosen & (

@@ -94,6 +94,7 @@ class WindowMatcher(SavedPart):
         rows_at_once: int = ROWS_AT_ONCE,
         rows_in_step: int = ROWS_IN_STEP,
         shared: bool | None = None,
+        tells_used: bool = False,
     ) -> None:
         query = task.bound.query
         if query.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
@@ -126,7 +127,14 @@ class WindowMatcher(SavedPart):
         self._layout = kind if self._worth or kind == "shared" else "separate"
         self._frontier = 0
         #: Gets the events of what is found; None where nobody asks for them.
-        self.matched: list[Integers] | None = None
+        self._matched: list[Integers] | None = [] if tells_used else None
+
+    def take_used(self) -> Integers:
+        """Return the events of what was found since the last time, where somebody asks for them."""
+        used, nothing = self._matched or [], np.zeros(0, np.int64)
+        found: Integers = np.concatenate([nothing, *used]) if used else nothing
+        used.clear()
+        return found
 
     @property
     def horizon(self) -> int:
@@ -322,12 +330,12 @@ class WindowMatcher(SavedPart):
         elif kind == "shared":
             assert isinstance(self.matcher, KernelMatcher)
             strategy = SharedWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
-            strategy.matched = self.matched
+            strategy.matched = self._matched
         elif kind == "covered":
             strategy = CoveredWindows(self.task, self.matcher, self._nothing)
         else:
             strategy = SeparateWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
-            strategy.matched = self.matched
+            strategy.matched = self._matched
         return WindowsByKey(strategy) if self.task.bound.partition_by else strategy
 
 
