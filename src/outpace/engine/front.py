@@ -44,6 +44,7 @@ from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.permutation import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
+from outpace.engine.speculate.recall import is_worth_recalling
 from outpace.engine.speculate.standings import Standing, Standings
 from outpace.engine.speculate.stretches import EventStretches, IdlePartitions
 from outpace.engine.split.choose import make_schedule, make_splitter
@@ -275,9 +276,10 @@ class Front(Stateful):
                 said.append(self._mark(self._retained))
             back, rows = self._go_back(correcting, released.rows)
             said.append(back)
-            if self._schedule is not None and (fresh := released.rows.num_rows):
+            fresh = released.rows.num_rows
+            known = rows.slice(0, rows.num_rows - fresh)
+            if self._schedule is not None and fresh and is_worth_recalling(len(known), fresh):
                 # What instances have goes on apart from what is new to all.
-                known = rows.slice(0, rows.num_rows - fresh)
                 again = replace(released, rows=known, watermark=int(NO_TIME))
                 said += self._blocks(again, ended=False, again=True)
                 rows = rows.slice(rows.num_rows - fresh)

@@ -69,7 +69,7 @@ class MatchIds:
         """The ids as MATCH_ID() shows them, 32 hexadecimal digits each."""
         content = pooled(32 * len(self), np.uint8)
         write_digits(np.ascontiguousarray(self.words).reshape(-1).view(np.uint8), content)
-        small = content.nbytes <= np.iinfo(np.int32).max
+        small = content.nbytes < 1 << 31
         ends = np.arange(0, content.nbytes + 1, 32, dtype=np.int32 if small else np.int64)
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(content)]
         if small:
@@ -162,9 +162,8 @@ class UnmadeIds:
             return MatchIds.joined([])
         task, words = self.task, pooled(2 * len(self.start), np.uint64).reshape(-1, 2)
         count = max(1, len(task.program.names))
-        first, taken, labels = (
-            values.view(np.uint64) for values in (self.first, self.taken, task.variables)
-        )
+        first, taken = self.first.view(np.uint64), self.taken.view(np.uint64)
+        labels = task.variables.view(np.uint64)
         hash_runs(task.salts, first, taken, self.positions, labels, count, self.offsets, words)
         return MatchIds(self.start, words)
 

@@ -135,8 +135,9 @@ class Saying:
 
     def rows(self, *, one_row: bool) -> pa.Table:
         """Return the rows of the matches; each may have one."""
-        if self._is_all or not one_row or self._given.matches.copies(len(self)):
+        if self._is_all or not one_row:
             return self.matches.table
+        # No copy, however few of all these are: they come out, and all are kept here as long.
         return self._given.matches.table.slice(self._begin, len(self))
 
     def texts(self, *, one_row: bool) -> pa.Array:
@@ -453,7 +454,7 @@ def shown(
         lambda: [one.matches for one in sayings],
         pa.Table.from_arrays(columns, schema=output),
         MatchSayings(values),
-        turned=any(one.is_turned for one in sayings),
+        turned=sayings[0].is_turned,  # All are of one query.
     )
 
 

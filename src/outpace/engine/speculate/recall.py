@@ -3,7 +3,8 @@
 Sender and receiver follow the same rule, from deliveries alone: they know rows by the ids of their
 events, and rows that were delivered since the mark that an instance goes back to can be recalled.
 So of a row that the instance has only the id travels. It is so with windows alone: without, all
-instances read all events.
+instances read all events. A few of them among many that are new (`is_worth_recalling`) travel with
+these, as a delivery of their own takes longer.
 
 Memory: for the receiver the rows within the horizon that it was sent, and those once more that it
 went back behind; for the sender their ids.
@@ -13,6 +14,7 @@ Paper: Sardar 2018, 6.1 (internal replay).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,20 @@ import pyarrow as pa
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.rows.partition import gather
 from outpace.engine.speculate.standings import Standing
+
+#: Rows that an instance has travel again among this many times as many that are new.
+_FEW: Final = 64
+
+
+def is_worth_recalling(known: int, new: int) -> bool:
+    """Say whether so many rows that instances have are to be recalled, before others that are new.
+
+    Examples
+    --------
+    >>> is_worth_recalling(20, 1000), is_worth_recalling(20, 2000), is_worth_recalling(0, 0)
+    (True, False, False)
+    """
+    return known * _FEW > new
 
 
 @dataclass(frozen=True)

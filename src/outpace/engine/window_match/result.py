@@ -188,21 +188,17 @@ class WindowMatches:
 
         Those that lie together are not copied, unless they would hold much more than they are.
         """
-        near = len(chosen) and not self.copies(len(chosen))
-        if near and bool((np.diff(chosen) == 1).all()):
+        near = max(_FEW, _SHARE * len(chosen)) >= len(self)
+        if len(chosen) and near and bool((np.diff(chosen) == 1).all()):
             return self._stretch(slice(int(chosen[0]), int(chosen[-1]) + 1))
         table, offsets = take_rows(self.table, self.offsets, chosen)
         return self._own(chosen, table, lambda: offsets)
 
     def part(self, begin: int, end: int) -> WindowMatches:
         """Return the matches from one on up to another; as `take`, but nobody looks at them."""
-        if self.copies(end - begin):
+        if max(_FEW, _SHARE * (end - begin)) < len(self):
             return self.take(np.arange(begin, end))
         return self._stretch(slice(begin, end))
-
-    def copies(self, count: int) -> bool:
-        """Say whether so many that lie together are copied: to hold all would be much more."""
-        return max(_FEW, _SHARE * count) < len(self)
 
     def _stretch(self, own: slice) -> WindowMatches:
         begins = self.offsets[own.start : own.stop + 1]

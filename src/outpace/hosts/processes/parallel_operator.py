@@ -38,6 +38,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import WholeOperator, emit_of, joined_emit
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.speculate.recall import is_worth_recalling
 from outpace.engine.wire import event_ids, pack_events, read_answer, write_delivery
 from outpace.hosts.background import compile_when_loaded, compiled_soon
 from outpace.hosts.clock import BusyMeter
@@ -153,6 +154,10 @@ class ParallelOperator:
 
     def push(self, stimulus: Stimulus) -> Iterator[pa.Table]:
         """Let the operator take what happened, and yield matches as they become complete."""
+        while self.back.goes_back:
+            # What is wrong is corrected before more comes that may be late; instances do that while
+            # the next events are read.
+            yield from self.receive(_TURN_S)
         for one in self.carry(self.operator.step(stimulus)):
             match one:
                 case SetAside():
@@ -169,9 +174,6 @@ class ParallelOperator:
                 yield from self._receive(_TURN_S)
             self._send([*block])
         yield from self._receive(0)
-        while self.back.goes_back:
-            # What is wrong is corrected before more comes that may be late.
-            yield from self._receive(_TURN_S)
 
     def carry_all(self, instructions: Sequence[Instruction]) -> list[Instruction]:
         """Send deliveries, wait for all answers, and return all else, with one `Emit` behind."""
@@ -215,7 +217,8 @@ class ParallelOperator:
             return None
         sent.stand(delivery.standing)
         ids = event_ids(delivery.own_events) if delivery.size else np.zeros(0, np.int64)
-        some = bool(sent.known(ids).any())
+        known = int(np.count_nonzero(sent.known(ids)))
+        some = is_worth_recalling(known, len(ids) - known)
         data = write_delivery(delivery, self._spec, sent=sent) if some else None
         sent.add(ids)
         return data

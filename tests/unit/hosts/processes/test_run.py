@@ -948,6 +948,28 @@ def test_instances_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
+def test_few_rows_that_instances_have_travel_with_many_that_are_new() -> None:
+    """A delivery of their own would take longer than they do."""
+    rows, late = table(4000), np.where(np.arange(4000) % 3 == 1, 4, 0)
+    coming = rows.take(np.argsort(rows["ts"].to_numpy() + late, kind="stable"))
+    model = op.checkpoints.EverySpeculative(1, most=5000)
+    query = pairs().disorder(op.Speculative(5, alpha=0, checkpoints=model)).instances(2)
+    disorder = bind_disorder(query, rows.schema)
+    current = op.CurrentMatches()
+    with ParallelOperator(query, rows.schema, disorder=disorder) as operator:
+        for low in range(0, 4000, 1002):
+            before = operator.front.changes
+            for found in operator.push(EventsArrived(coming.slice(low, 1002))):
+                current.apply(found)
+            grown = operator.front.changes.since(before)
+            # To each instance go the certain ones, with the few before, and by itself each other.
+            assert low == 0 or (grown["rollbacks"] == 1 and grown["redeliveries"] <= 8)
+        for found in [*operator.push(SourceEnded()), *operator.rest()]:
+            current.apply(found)
+    expected = op.match(rows, pairs())
+    assert sorted(current.table["last"].to_pylist()) == sorted(expected["last"].to_pylist())
+
+
 def test_rows_are_sent_again_only_to_instances_that_never_had_them() -> None:
     content = table(1000).append_column("text", pa.array([f"{n:01024}" for n in range(1000)]))
     query = pairs(op.windows.count(50, slide=20)).measures(first="FIRST(ts)", text="LAST(text)")
