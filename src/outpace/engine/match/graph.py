@@ -322,10 +322,12 @@ class GraphMatcher:
         keep = np.minimum(read.keep, block.visible)
         # A partition without rows in this block stays where it was.
         present = block.segments[:-1] < block.segments[1:]
-        kept = [
-            np.flatnonzero(read.consumed[low:high]) + low - offset
-            for low, high, offset in zip(keep, block.segments[1:], shift, strict=True)
-        ]
+        kept = [np.zeros(0, np.int64)] * len(keep)
+        if self.rules.consume is not Consume.NONE:
+            kept = [
+                np.flatnonzero(read.consumed[low:high]) + low - offset
+                for low, high, offset in zip(keep, block.segments[1:], shift, strict=True)
+            ]
         return Outcome(
             BlockMatches(
                 segment=segment.astype(np.int64),
