@@ -224,6 +224,8 @@ class Back(Stateful):
         """Take the answer to the first delivery that has none, or keep it for its turn."""
         if answer.checkpoint_bytes:
             self.changes = self.changes.plus(checkpoint_bytes=answer.checkpoint_bytes)
+        if not 0 <= instance < len(self._due):
+            raise out_of_turn(instance, f"there are {len(self._due)}, counted from 0")
         due = self._due[instance]
         for place, one in enumerate(due):
             if one.mark is not None or one.answer is not None:

@@ -231,7 +231,8 @@ class Front(Stateful):
                 self._lost, self._unanswered = True, [0] * len(self._unanswered)
                 return []
             case TurnEnded():
-                return [] if self._ended else [*self._told_to_all()]
+                begun = self._retained is None or self._retained.begun
+                return [*self._told_to_all()] if begun and not self._ended else []
             case BatchBegun():
                 self.intake.waits.forget()
                 return []
@@ -361,6 +362,11 @@ class Front(Stateful):
         Where late events correct, no delivery is on its way: instances and the back are saved with
         it, each with the same mark.
         """
+        if not self._standings.are_heard and not self._ended:
+            raise StateError(
+                "instances have not heard of all marks that late events may go back to",
+                hint="let the operator take TurnEnded, and carry its deliveries, before you save",
+            )
         parts = {"intake": self.intake.state(), **self.mark_state().parts}
         if self._retained is not None and self.base is not None:
             parts["retained"] = self._retained.state()

@@ -151,6 +151,14 @@ class Intake(SavedPart):
 
         Late events that come within the horizon correct what came out.
         """
+        named = getattr(stimulus, "source", None)
+        if named is not None and named not in (self._spec.sources or ()):
+            known = ", ".join(self._spec.sources or ()) or "none"
+            raise DataError(
+                f"'{named}' is no source of the stream",
+                detail=f"its sources: {known}",
+                hint="name all sources when the operator is made",
+            )
         before, source = self.order.watermark, None
         self.waits.begin(self.order)
         if isinstance(stimulus, EventsArrived):

@@ -434,7 +434,7 @@ class FrontMoved:
 
 Stimulus: TypeAlias = EventsArrived | WatermarkArrived | TimerFired | SourceEnded | ClockExchange
 #: What an operator hears.
-OperatorInput: TypeAlias = Stimulus | TableArrived | FrontMoved | Delivered | BatchBegun
+OperatorInput: TypeAlias = Stimulus | TableArrived | FrontMoved | Delivered | TurnEnded | BatchBegun
 #: What an operator hears, beside these, that gives savepoints.
 Acknowledgement: TypeAlias = MatchesAcknowledged | RowsAcknowledged
 #: What an operator says; `Deliver` where its instances are elsewhere.

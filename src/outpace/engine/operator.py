@@ -127,8 +127,8 @@ class WholeOperator(Stateful):
 
     def _hear(self, answer: Delivered) -> None:
         """Let front and back hear what an instance answered."""
+        self.back.step(answer)  # Who refuses one that is not due.
         self.front.step(answer)
-        self.back.step(answer)
 
     @property
     def _begun(self) -> int:
@@ -192,6 +192,11 @@ class WholeOperator(Stateful):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         self.front.check()
+        if self._instance is None:
+            raise StateError(
+                "an operator whose instances are elsewhere has no state of its own",
+                hint="save its front, its back and each instance together, once all have answered",
+            )
         parts = {"front": self.front.state(), "instance": self.instance.state()}
         if self.spec.corrects:
             parts["back"] = self.back.state()

@@ -120,6 +120,15 @@ class OperatorSpec:
                 where="disorder",
                 hint="let the query say it, and pass bind_disorder(query, schema)",
             )
+        sources = self.sources
+        if sources is not None and (
+            not isinstance(sources, tuple) or not sources or len({*sources}) < len(sources)
+        ):
+            raise BindError(
+                f"sources are {shown(sources)}, not a tuple of different names",
+                where="sources",
+                hint='write sources=("east", "west"), or leave it out where there is one',
+            )
         patience = None if self.disorder is None else self.disorder["patience"]
         if patience is not None and self.sources is None:
             raise BindError(

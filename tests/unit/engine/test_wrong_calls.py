@@ -17,14 +17,18 @@ from outpace.engine.message import (
     Deliver,
     Delivered,
     DeliveryFailed,
+    Emit,
     EventsArrived,
     Routed,
+    SourceEnded,
     TurnEnded,
+    WatermarkArrived,
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.recoverable import RecoverableOperator
 from outpace.engine.state import State
-from outpace.errors import BindError, DataError, StateError
+from outpace.errors import BindError, DataError, StateError, UnsupportedError
 from outpace.pattern.bind.disorder import bind_disorder
 
 SCHEMA = pa.schema({"ts": pa.int64(), "x": pa.int64()})
@@ -152,3 +156,85 @@ def test_an_instance_that_is_restored_alone_does_not_go_back_to_a_mark_that_it_h
     wrong = State({"oldest": 3, "newest": 2}, parts=again.parts)
     with pytest.raises(StateError, match="not in their order"):
         instance.restore(wrong)
+
+
+def corrected(*, restored: bool) -> list[tuple[object, ...]]:
+    """Return the matches of two instances that a late event corrects, maybe from saved parts."""
+    query = (
+        op.Query("pairs").order_by("ts").partition_by("k").pattern("A B")
+        .measures(a="A.ts", b="B.ts").disorder(op.KSlack(0, late="correct", horizon=100))
+    )  # fmt: skip
+    schema = pa.schema([("ts", pa.int64()), ("k", pa.string())])
+    spec = OperatorSpec(query, schema, disorder=bind_disorder(query, schema), instances=2)
+    operator, instances = WholeOperator(spec), [Instance(spec) for _ in range(2)]
+    left: list[tuple[object, ...]] = []
+
+    def take(message: Any) -> None:
+        given = operator.step(message)
+        while given:
+            one = given.pop(0)
+            if isinstance(one, Deliver):
+                answer = instances[one.instance].step(one)
+                given += operator.step(Delivered(one.instance, answer))
+            elif isinstance(one, Emit):
+                for row in one.matches.table.to_pylist():
+                    match = row["k"], row["a"], row["b"]
+                    left.append(match) if row["diff"] > 0 else left.remove(match)
+
+    def came(key: str, *times: int) -> None:
+        take(EventsArrived(pa.table({"ts": times, "k": [key] * len(times)}, schema)))
+
+    came("a", 1)
+    came("a", 2, 3)
+    if restored:
+        with pytest.raises(StateError, match="instances have not heard of all marks"):
+            operator.front.state()
+        take(TurnEnded())
+        saved = [part.state() for part in (operator.front, operator.back, *instances)]
+        operator, instances = WholeOperator(spec), [Instance(spec) for _ in range(2)]
+        for part, state in zip((operator.front, operator.back, *instances), saved, strict=True):
+            part.restore(state)
+    came("b", 10, 12)
+    came("b", 11)
+    came("b", 13)
+    take(SourceEnded())
+    return sorted(left, key=repr)
+
+
+def test_parts_that_are_saved_together_go_on_with_corrections() -> None:
+    assert corrected(restored=True) == corrected(restored=False)
+    assert ("b", 10, 11) in corrected(restored=False)
+
+
+def test_a_source_that_nobody_named_is_refused() -> None:
+    operator = WholeOperator(OperatorSpec(PAIRS, SCHEMA))
+    for message in (
+        EventsArrived(rows(1).rows, source="east"),
+        WatermarkArrived(5, "east"),
+        SourceEnded("east"),
+    ):
+        with pytest.raises(DataError, match="'east' is no source of the stream"):
+            operator.step(message)
+    for sources in ((), "east", ("east", "east")):
+        wrong: Any = sources
+        with pytest.raises(BindError, match="not a tuple of different names"):
+            OperatorSpec(PAIRS, SCHEMA, sources=wrong)
+
+
+def test_answers_of_nobody_are_refused() -> None:
+    spec = OperatorSpec(PAIRS.over(op.windows.count(2)), SCHEMA, instances=2)
+    operator, instance = WholeOperator(spec), Instance(spec)
+    delivery = operator.step(rows(1, 2))[0]
+    assert isinstance(delivery, Deliver)
+    answer = instance.step(delivery)
+    for number in (-1, 2):
+        with pytest.raises(StateError, match="there are 2, counted from 0"):
+            operator.step(Delivered(number, answer))
+    operator.step(Delivered(delivery.instance, answer))
+    with pytest.raises(StateError, match="all that it was sent is answered"):
+        operator.step(Delivered(delivery.instance, answer))
+    assert not any(operator.counters().unanswered)
+    with pytest.raises(StateError, match="instances are elsewhere"):
+        operator.state()
+    with pytest.raises(UnsupportedError, match="share partitions without windows"):
+        RecoverableOperator(OperatorSpec(PAIRS, SCHEMA, instances=2))

@@ -69,6 +69,7 @@ from outpace.engine.rows.times import as_integers
 from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint, is_behind
 from outpace.engine.split.windows import OPEN, Split, joined_windows, take_windows
 from outpace.engine.state import NATURAL, State, integers, require
+from outpace.engine.window_match.partition_matcher import PartitionTables
 from outpace.engine.window_match.result import CLOSING, WindowMatches
 from outpace.engine.wire import event_ids
 from outpace.errors import DataError, StateError, UnsupportedError, missing_column
@@ -523,13 +524,14 @@ class RecoverableOperator(WholeOperator):
     def _standing(self, last: MatchPlace) -> _SearchStanding:
         """Return where searches stand, with the numbers of the rows that they hold."""
         instance = self.instance.state()
-        held = np.array(instance.tables[1].column("arrival"), np.int64)
+        saved = PartitionTables.of(instance)
+        held = np.array(saved.places.column("arrival"), np.int64)
         parts = {
             "front": self.front.state(),
-            "instance": replace(instance, tables=instance.tables[:2]),
+            "instance": replace(instance, tables=saved[:2]),  # Without the rows.
         }
         if self._arrived is not None:
-            ids = as_integers(instance.tables[2].column(EVENT_ID.name))
+            ids = as_integers(saved.rows.column(EVENT_ID.name))
             parts["held"] = State({}, [write_ids(ids)])
             held = np.concatenate([ids, waiting_ids(parts["front"])])
             parts["front"] = without_rows(parts["front"], self.spec.arriving)
@@ -659,6 +661,11 @@ def check_recoverable(spec: OperatorSpec) -> None:
         raise UnsupportedError(
             "clocks that are compared change the times of events, which are retained as they came",
             hint="say how far clocks are off, or save the state of the stream",
+        )
+    if spec.instances is not None and spec.windows is None:
+        raise UnsupportedError(
+            "instances that share partitions without windows are not recovered by a replay",
+            hint="let one instance have all, or match in windows",
         )
     if spec.timeouts:
         raise UnsupportedError(

@@ -73,6 +73,11 @@ class Standings(Stateful):
             for sent in self._sent
         ]
 
+    @property
+    def are_heard(self) -> bool:
+        """Whether every instance has heard of all marks, or will with what is on its way to it."""
+        return self._next == [_NOTHING] * len(self._next)
+
     def goes_back(self, instance: int) -> bool:
         """Say whether an instance is to go back."""
         return self._next[instance].back_to is not None
