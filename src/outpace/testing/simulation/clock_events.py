@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import accumulate
 from random import Random
 from typing import Any, Final
@@ -33,7 +34,7 @@ from outpace.testing.simulation.arrival import (
     times_of,
     unit_of,
 )
-from outpace.testing.simulation.queries import EventRow
+from outpace.testing.simulation.queries import FLAG, FLAGS, EventRow
 from outpace.testing.simulation.sources import SourcesModel
 
 #: The column that may say when events arrived, in place of the clock.
@@ -60,6 +61,12 @@ def draw_clocked(
     names = tuple(f"s{number}" for number in range(random.choice([1, 1, 2, 3])))
     by_column = whole and random.random() < 0.25
     disorder = _draw_kind(random, unit_of(query, events), names, by_column=by_column)
+    # In stages the clock goes on behind the last event, and flags what the end lets go here.
+    plain = whole and query.operator is None and query.uncertainty is None
+    if plain and random.random() < 0.4:
+        disorder = replace(disorder, flag=FLAG)
+        query = query.measures({FLAGS: f"ARRAY_AGG({FLAG})"})
+        events = events.append_column(FLAG, pa.array([False] * events.num_rows, pa.bool_()))
     if len(names) > 1 and not whole:
         events = events.append_column("source", pa.nulls(events.num_rows, pa.string()))
     if by_column:

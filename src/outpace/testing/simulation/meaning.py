@@ -24,7 +24,7 @@ from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query, WithinKind
 from outpace.pattern.windows import LandmarkWindows, SessionWindows, TimeWindows
 from outpace.testing import oracle
-from outpace.testing.simulation.queries import EventRow, Holds, QueryCase
+from outpace.testing.simulation.queries import FLAG, FLAGS, EventRow, Holds, QueryCase
 from outpace.testing.window_definition import windows_by_definition
 from outpace.testing.window_matches import CutWindow, drifted_rows, windowed_matches
 
@@ -216,6 +216,8 @@ def _by_oracle(
             ids = [rows[own[event]]["id"] for event, _ in run]
             # An aggregate over no row is NULL.
             row = {**key, "ids": ids or None, "labels": [name for _, name in run] or None}
+            if any(name == FLAGS for name, _ in query.outputs):
+                row[FLAGS] = [rows[own[event]][FLAG] for event, _ in run] or None
             found.append({**row, "n": number} if numbered else row)
         for run in answer.timed_out:
             labels, places = [name for _, name in run], [own[event] for event, _ in run]

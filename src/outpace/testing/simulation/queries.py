@@ -36,6 +36,9 @@ SpanMaker: TypeAlias = Callable[[int], "int | str"]
 
 LETTERS: Final = "ABCD"
 
+#: The column that may say which events went on because a time was up, and the measure with it.
+FLAG, FLAGS = "timed", "flags"
+
 
 @dataclass(frozen=True)
 class QueryCase:

@@ -23,7 +23,7 @@ from outpace.testing.simulation.arrival import (
     time_of,
     times_of,
 )
-from outpace.testing.simulation.queries import EventRow
+from outpace.testing.simulation.queries import FLAG, EventRow
 
 
 class SourcesModel:
@@ -52,6 +52,8 @@ class SourcesModel:
         self._gone: list[OrderedEvent] = []
         self._waiting: list[tuple[str, OrderedEvent]] = []
         self.time = int(NO_TIME)
+        #: How far each source has said itself to have come.
+        self._said = dict.fromkeys(names, int(NO_TIME))
 
     @property
     def is_patient(self) -> bool:
@@ -105,6 +107,7 @@ class SourcesModel:
             if rows or told != NO_TIME or self.names is None:
                 source.push(rows, arrival)
                 source.tell(told)
+                self._said[name] = source.order.time
         self._pass_on()
         if fires and self.is_patient:
             # Who has events at this moment is not silent.
@@ -193,6 +196,7 @@ class SourcesModel:
             self._waiting = []
             return
         live = self._live
+        self._said.update({name: self.each[name].order.time for name in live})
         times = [self.each[name].order.time for name in live or self.each]
         self.time = max(self.time, min(times) if live else max(times))
         for name in self._silence.silent:
@@ -203,6 +207,9 @@ class SourcesModel:
         # Those that nothing tells apart are in the order of their sources, and as they came.
         ready.sort(key=lambda one: (one[1].time, one[1].seq, one[0]))
         self._gone += [event for _, event in ready]
+        for _, event in ready:
+            if any(self._said[name] <= event.time for name in self._silence.silent):
+                flag(event.row)
 
     def _collect(self) -> None:
         for name, source in self.each.items():
@@ -272,7 +279,7 @@ class _SourceModel:
         self._disorder, self._schema, self._time = disorder, schema, time_of(query)
         self._gate: SequenceOracle | None = None
         if isinstance(disorder, Sequence):
-            query = query.disorder(InOrder(**{**disorder.options, "arrival": None}))
+            query = query.disorder(InOrder(**{**disorder.options, "arrival": None, "flag": None}))
             self._gate = SequenceOracle(
                 alpha=disorder.alpha,
                 beta=disorder.beta,
@@ -350,6 +357,9 @@ class _SourceModel:
         passes = self._disorder.late is Late.PASS
         if not passes:
             self.order.late += [self._rows[place][ID] for place in late]
+        for place in gate.timed:
+            flag(self._rows[place])
+        gate.timed.clear()
         rows = [self._rows[place] for place in (*(late if passes else ()), *entered)]
         self.order.push(self._table(rows))
         late.clear()
@@ -357,6 +367,12 @@ class _SourceModel:
 
     def _table(self, rows: list[EventRow]) -> pa.Table:
         return pa.Table.from_pylist(rows, schema=self._schema)
+
+
+def flag(row: EventRow) -> None:
+    """Flag an event that went on because a time was up, where events have such a column."""
+    if FLAG in row:
+        row[FLAG] = True
 
 
 def _spans(patience: Any, names: Iterable[str]) -> dict[str, int]:
