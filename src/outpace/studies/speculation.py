@@ -53,6 +53,8 @@ _EVERY: Final = 50
 
 #: The factors with which it is measured what steps take, and those for ticks.
 _MEASURED_ALPHAS: Final = (1.0, 0.4)
+#: Factors that are compared with the checkpoints of the default, too.
+_DEFAULT_ALPHAS: Final = (0.8, 0.4, 0.0)
 _TICK_ALPHAS: Final = (0.8, 0.4, 0.0)
 
 K_SLACK, SPECULATION, BLACK_BOX = "K-slack", "speculation", "black box"
@@ -266,6 +268,7 @@ def factors(scale: SpeculationScale, count: int) -> Iterator[Row]:
     costs = MeasuredCosts()
     for measured in _MEASURED_ALPHAS:
         _run(scale, Speculative(alpha=measured, checkpoints=_EVERY), count, late, costs)
+        _run(scale, Speculative(alpha=measured), count, late, costs)
     costs.settled = True
     for alpha in (*scale.alphas, None):
         words = ADAPTIVE if alpha is None else f"{100 * (1 - alpha):.0f} %"
@@ -281,6 +284,10 @@ def factors(scale: SpeculationScale, count: int) -> Iterator[Row]:
     most = max(steady(run) for words, run in runs.items() if words != "0 %")
     most /= steady(runs["0 %"])
     yield Row(figure, "any speculation to 0 %: steady, at most", most, "ratio", "below 1")
+    early = (_run(scale, Speculative(alpha=one), count, late, costs) for one in _DEFAULT_ALPHAS)
+    most = max(map(steady, early)) / steady(runs["0 %"])
+    words = "the same with the checkpoints of the default"
+    yield Row(figure, words, most, "ratio", "below 1")
     anomaly = peak(runs["20 %"]) / peak(runs["100 %"])
     yield Row(figure, "20 % to 100 %: peak", anomaly, "ratio", "below 1" if count < 4 else "above")
     backs = runs["20 %"].corrections / max(1, runs["100 %"].corrections)

@@ -19,9 +19,10 @@ EVENT_S: Final = 1e-7
 CHECKPOINT_S: Final = 5e-4
 #: What of the sums is left when the next one comes.
 _KEPT: Final = 0.95
-#: A sum counts as so many times what was expected at most: what compiles or waits once in a while
-#: says little of the next events, and what takes longer from now on is soon expected.
-_MORE_AT_MOST: Final = 10.0
+#: And where it is so many times what was expected, or so many times less: what compiles or waits
+#: once in a while says little of the next events, and neither do these of what changes.
+_FAR: Final = 4.0
+_KEPT_FAR: Final = 0.5
 #: How many events lie between two times of going back at most, and at first.
 _APART_MOST: Final = 1_000_000.0
 #: How much the last time counts among these.
@@ -81,12 +82,13 @@ class WorkEstimate(SavedPart):
         self._events = self._pieces = 0.0
         if pieces and math.isfinite(seconds):
             event, checkpoint = self.costs
-            seconds = min(seconds, _MORE_AT_MOST * (events * event + pieces * checkpoint))
-            self._ee = _KEPT * self._ee + events * events
-            self._ep = _KEPT * self._ep + events * pieces
-            self._pp = _KEPT * self._pp + pieces * pieces
-            self._et = _KEPT * self._et + events * seconds
-            self._pt = _KEPT * self._pt + pieces * seconds
+            expected = events * event + pieces * checkpoint
+            kept = _KEPT if expected / _FAR <= seconds <= _FAR * expected else _KEPT_FAR
+            self._ee = kept * self._ee + events * events
+            self._ep = kept * self._ep + events * pieces
+            self._pp = kept * self._pp + pieces * pieces
+            self._et = kept * self._et + events * seconds
+            self._pt = kept * self._pt + pieces * seconds
 
     @property
     def is_known(self) -> bool:
