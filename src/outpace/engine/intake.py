@@ -152,11 +152,9 @@ class Intake(SavedPart):
         Late events that come within the horizon correct what came out.
         """
         named = getattr(stimulus, "source", None)
-        if named is not None and named not in (self._spec.sources or ()):
-            known = ", ".join(self._spec.sources or ()) or "none"
+        if named is not None and self._spec.sources is None:
             raise DataError(
-                f"'{named}' is no source of the stream",
-                detail=f"its sources: {known}",
+                f"there is no source '{named}', as the stream has no sources",
                 hint="name all sources when the operator is made",
             )
         before, source = self.order.watermark, None

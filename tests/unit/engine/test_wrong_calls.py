@@ -213,7 +213,7 @@ def test_a_source_that_nobody_named_is_refused() -> None:
         WatermarkArrived(5, "east"),
         SourceEnded("east"),
     ):
-        with pytest.raises(DataError, match="'east' is no source of the stream"):
+        with pytest.raises(DataError, match="there is no source 'east'"):
             operator.step(message)
     for sources in ((), "east", ("east", "east")):
         wrong: Any = sources

@@ -120,15 +120,18 @@ def in_process(
 
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-@examples(15)
+@examples(8)
 @given(batches=drawn_batches(), sources=st.sampled_from([None, SOURCES]))
 def test_a_row_tells_what_a_call_tells(kind, keyed, batches, sources) -> None:
     query = (PAIRS.partition_by("key") if keyed else PAIRS).disorder(KINDS[kind])
+    if kind == "in order" and sources is None:
+        # Who is late among events of one time is decided key by key, where the source orders them.
+        batches = [([(*event[:3], "east") for event in events], told) for events, told in batches]
     plan = plan_stream(query, SCHEMA, 3, sources=sources, heartbeats="told")
     assert streamed(plan, batches) == in_process(query, batches, sources)
 
 
-@examples(15)
+@examples(8)
 @given(batches=drawn_batches(), sources=st.sampled_from([None, SOURCES]), keyed=st.booleans())
 def test_a_group_hears_it_as_its_queries_do(batches, sources, keyed) -> None:
     query = (PAIRS.partition_by("key") if keyed else PAIRS).disorder(KINDS["told"])

@@ -121,7 +121,7 @@ def as_found(tables: list[pa.Table]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("query", [EACH, PAIRS], ids=["each", "pairs"])
 @pytest.mark.parametrize("kind", KINDS)
-@examples(8)
+@examples(5)
 @given(drawn=batches())
 def test_a_stage_and_a_group_flag_what_a_stream_in_process_flags(query, kind, drawn) -> None:
     query = query.disorder(KINDS[kind])
@@ -141,7 +141,7 @@ def test_a_stage_and_a_group_flag_what_a_stream_in_process_flags(query, kind, dr
     assert as_found([group.push(table)["r"] for table in drawn]) == expected
 
 
-@examples(30)
+@examples(15)
 @given(drawn=batches())
 def test_one_source_flags_what_the_definition_does(drawn) -> None:
     query = EACH.disorder(
