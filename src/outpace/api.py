@@ -123,7 +123,7 @@ def match(
             detail="on Spark nothing runs before the result is used",
             hint="leave progress out; spark.ui.showConsoleProgress lets Spark show its own",
         )
-    names, told = _sources(sources, data), _heartbeats(heartbeats, data)
+    names, beats = _sources(sources, data), _heartbeats(heartbeats, data)
     if isinstance(data, ParquetFiles):
         require_spark()
         from outpace.hosts.spark.files import match_files
@@ -132,7 +132,7 @@ def match(
     if _is_spark_frame(data):
         from outpace.hosts.spark.frame import match_frame
 
-        return match_frame(data, query, names, replays=replays, heartbeats=told)
+        return match_frame(data, query, names, replays=replays, heartbeats=beats)
     return match_table(data, query, progress=progress)
 
 

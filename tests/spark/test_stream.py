@@ -205,7 +205,9 @@ def test_the_matches_of_one_query_are_events_of_the_next(
     assert ordered(rows_of(streaming, tmp_path)) == ordered(want.to_pylist())
 
 
-@pytest.mark.parametrize("measure", ["LAST(ts) - 500", "PREV(A.ts)"])
+@pytest.mark.parametrize(
+    "measure", ["LAST(ts) - 500", pytest.param("PREV(A.ts)", marks=pytest.mark.soak)]
+)
 def test_matches_that_are_ordered_by_another_time_than_that_of_their_events(
     streaming: SparkSession, tmp_path: Path, measure: str
 ) -> None:

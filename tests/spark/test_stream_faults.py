@@ -124,6 +124,7 @@ def test_late_rows_of_a_k_that_adapts_are_those_in_process_and_another_reorderer
     assert late
 
 
+@pytest.mark.soak  # `tests/unit/ingest/log/test_damage.py` cuts frames at every byte.
 def test_a_torn_append_is_cut_and_the_stream_goes_on(
     streaming: SparkSession, tmp_path: Path
 ) -> None:

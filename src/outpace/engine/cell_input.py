@@ -262,11 +262,11 @@ def _nothing(field: pa.Field, size: int) -> pa.Array:
 
 def _promises(cells: Sequence[Cell], now: int) -> list[WatermarkArrived]:
     """Return what sources, or the only one, promise with the heartbeats of a batch, by source."""
-    told: dict[str | None, int] = {}
+    promises: dict[str | None, int] = {}
     for cell in (one for one in cells if one.kind is CellKind.TOLD):
         for source, time in zip(*read_table(cell.block).to_pydict().values(), strict=True):
-            told[source] = max(time, told.get(source, time))
-    by_source = sorted(told.items(), key=lambda one: one[0] or "")
+            promises[source] = max(time, promises.get(source, time))
+    by_source = sorted(promises.items(), key=lambda one: one[0] or "")
     return [WatermarkArrived(time, source, now) for source, time in by_source]
 
 

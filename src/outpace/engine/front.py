@@ -559,8 +559,8 @@ class Front(Stateful):
                 standing = None if retained is None else self._standing_of(number)
                 yield Deliver(number, events, one.ranges, one.split, *come, standing)
         if self._spec.forgets_partitions and splitter is not None:
-            touched = np.union1d(events.partition, split.closed.partition)
-            self._numbers.forget(splitter.idle(touched))
+            partitions = np.union1d(events.partition, split.closed.partition)
+            self._numbers.forget(splitter.idle(partitions))
         if retained is None:
             yield Routed(arrived, watermark, ended)
         else:

@@ -120,11 +120,11 @@ class GroupOperator(SavedPart):
     def lines(self) -> list[str]:
         """Return what `explain()` shows: what the queries share."""
         alone = [f"with an order of its own: {listed_names([*self._alone])}"] * bool(self._alone)
-        asked, computed = self._shared.conditions, len(self._shared.predicates)
+        every, computed = self._shared.conditions, len(self._shared.predicates)
         return [
             *(line for order in self._orders for line in order.lines()),
             *alone,
-            f"conditions on single rows: {asked}, of which {computed} are computed",
+            f"conditions on single rows: {every}, of which {computed} are computed",
         ]
 
     @property

@@ -247,8 +247,8 @@ class OperatorSpec:
     def identified(self) -> bool:
         """Whether events have ids that are not their numbers; a user's operator asks for none."""
         numbered = self.sources is None and self.disorder is None and not self.brings_ids
-        asked = self.task is not None or self.traced or self.event_driven
-        return asked and not numbered
+        needs_ids = self.task is not None or self.traced or self.event_driven
+        return needs_ids and not numbered
 
     @property
     def corrects(self) -> bool:

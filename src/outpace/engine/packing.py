@@ -134,9 +134,9 @@ class Packing:
         exchanges, clocks = good.slice(0, 0), self._clocked(good)
         if clocks.any():
             exchanges, good = good.filter(pa.array(clocks)), good.filter(pa.array(~clocks))
-        told, beats = good.slice(0, 0), self._beats(good)
+        beat_rows, beats = good.slice(0, 0), self._beats(good)
         if beats.any():
-            told, good = good.filter(pa.array(beats)), good.filter(pa.array(~beats))
+            beat_rows, good = good.filter(pa.array(beats)), good.filter(pa.array(~beats))
         times = np.zeros(good.num_rows, np.int64)
         if self._tells_time or self.drop:
             times = as_integers(one_array(good.column(self.disorder.time)))
@@ -190,13 +190,13 @@ class Packing:
         if exchanges.num_rows:
             block = write_table(_exchanges(exchanges))
             cells += [Cell(CellKind.CLOCKS, n, block=block) for n in range(self.instances)]
-        if told.num_rows:
-            block = write_table(self._promises(told))
+        if beat_rows.num_rows:
+            block = write_table(self._promises(beat_rows))
             cells += [Cell(CellKind.TOLD, n, block=block) for n in range(self.instances)]
         if invalid.num_rows:
             every = [named_rows(invalid, name) for name in self.queries] or [invalid]
             cells.append(Cell(CellKind.INVALID, block=write_table(pa.concat_tables(every))))
-        events = table.num_rows - exchanges.num_rows - told.num_rows
+        events = table.num_rows - exchanges.num_rows - beat_rows.num_rows
         counters = Counters(events=events, invalid=invalid.num_rows)
         return [*cells, Cell(CellKind.REPORT, counters=counters)]
 
@@ -223,8 +223,8 @@ class Packing:
             missing = invalid_times(times) & ~clocks & ~self._beats(table)
         half = clocks.copy()
         if clocks.any():
-            asked = [_flags(pc.is_valid(one)) for one in _exchanges(table).columns[1:]]
-            half &= ~np.logical_and.reduce(asked)
+            valid = [_flags(pc.is_valid(one)) for one in _exchanges(table).columns[1:]]
+            half &= ~np.logical_and.reduce(valid)
         stray = np.zeros(len(missing), np.bool_)
         if self.sources is not None:
             # Of events of several queries, each query says what becomes of these.
@@ -275,13 +275,13 @@ class Packing:
             return np.zeros(table.num_rows, np.bool_)
         return _flags(pc.is_valid(table.column(self.heartbeats)))
 
-    def _promises(self, told: pa.Table) -> pa.Table:
+    def _promises(self, heartbeat_rows: pa.Table) -> pa.Table:
         """Return of each source the greatest time that heartbeats promise."""
         assert self.heartbeats is not None
-        times = as_integers(one_array(told.column(self.heartbeats)))
-        names = pa.nulls(told.num_rows, pa.string())
+        times = as_integers(one_array(heartbeat_rows.column(self.heartbeats)))
+        names = pa.nulls(heartbeat_rows.num_rows, pa.string())
         if self.sources is not None:
-            names = one_array(told.column(SOURCE)).cast(pa.string())
+            names = one_array(heartbeat_rows.column(SOURCE)).cast(pa.string())
         promised = pa.table({SOURCE: names, "time": times}).group_by(SOURCE)
         return promised.aggregate([("time", "max")]).rename_columns([SOURCE, "time"])
 

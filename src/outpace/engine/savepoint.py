@@ -264,7 +264,7 @@ class Savepoint:
         sources = b"" if self.sources is None else json.dumps(self.sources).encode()
         seed = (0, 0) if self.seed is None else self.seed
         numbers = *seed, self.trim, *self.settled, self.at, self.turn
-        told = _NUMBERS.pack(
+        head = _NUMBERS.pack(
             self.query.encode(),
             self.seed is not None,
             *numbers,
@@ -272,7 +272,7 @@ class Savepoint:
             flat.dtype.str.encode(),
             len(sources),
         )
-        packed = _packed(told + flat.tobytes() + sources + self.content)
+        packed = _packed(head + flat.tobytes() + sources + self.content)
         return _FRAME.pack(_MAGIC, _VERSION, zlib.crc32(packed)) + packed
 
     @staticmethod

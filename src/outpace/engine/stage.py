@@ -229,8 +229,8 @@ class WholeStage:
         given = []
         for query in self._queries:
             own = [emit for emit in emits if emit.query == query.name]
-            told = emitted_together(query, [emit.matches for emit in own])
-            given += [replace(emit, matches=one) for emit, one in zip(own, told, strict=True)]
+            joint = emitted_together(query, [emit.matches for emit in own])
+            given += [replace(emit, matches=one) for emit, one in zip(own, joint, strict=True)]
         return given
 
 

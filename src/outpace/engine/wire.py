@@ -186,8 +186,8 @@ def write_delivery(
     ended = delivery.ended + (0 if sent is None else _RECALLS)
     standing = b""
     if delivery.standing is not None:
-        told = [-1 if one is None else one for one in astuple(delivery.standing)]
-        standing = np.array(told, "<i8").tobytes()
+        marks = [-1 if one is None else one for one in astuple(delivery.standing)]
+        standing = np.array(marks, "<i8").tobytes()
     return _DELIVERY.join(
         (delivery.instance, delivery.arrived, delivery.watermark, ended, first),
         [block, ranges, write_windows(split.opened), write_windows(split.closed), standing, fresh],
@@ -246,8 +246,8 @@ def read_delivery(
     follows where the instance is to stand, and keeps what comes.
     """
     (instance, arrived, watermark, ended, first), parts = _DELIVERY.part(data)
-    rows, ranges, opened, closed, told, fresh = parts
-    standing = _read_standing(told)
+    rows, ranges, opened, closed, marks, fresh = parts
+    standing = _read_standing(marks)
     if sent is not None and standing is not None:
         sent.stand(standing)
     columns = pa.schema([*spec.kept, *_NUMBERS])
@@ -322,7 +322,7 @@ def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
         order = event, phase, window, partition
         matches = WindowMatches(rows, offsets, *order, lambda: ids, turn=turn)
         matches = matches.found_by(found[0]) if found else matches
-    forgotten, seen = (np.frombuffer(line, "<i8").astype(np.int64) for line in idle)
+    forgotten, counts = (np.frombuffer(line, "<i8").astype(np.int64) for line in idle)
     return Answer(
         matches,
         read_table(timed_out) if len(timed_out) else pa.table({}),
@@ -332,7 +332,7 @@ def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
         open_windows,
         events,
         forgotten,
-        seen,
+        counts,
         copied,
     )
 

@@ -369,9 +369,9 @@ class GroupExplanation:
         shared = self.shared or ("what they share is known when they meet a schema",)
         title = f"group of {count} {'query' if count == 1 else 'queries'}"
         own = "\n".join([title, *(f"  {line}" for line in shared)])
-        placed = "\n".join(self.placement)
+        place = "\n".join(self.placement)
         each = [one.text for one in self.queries.values()]
-        return "\n\n".join(filter(None, [own, placed, *each]))
+        return "\n\n".join(filter(None, [own, place, *each]))
 
     def _repr_html_(self) -> str:
         pictures = "".join(one.svg for one in self.queries.values())

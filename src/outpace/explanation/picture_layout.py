@@ -136,27 +136,27 @@ def _components(nodes: set[int], arcs: set[Pair]) -> list[set[int]]:
         out[source].append(target)
         back[target].append(source)
     finished: list[int] = []
-    seen: set[int] = set()
+    visits: set[int] = set()
     for root in sorted(nodes):
         stack = [(root, 0)]
         while stack:
             node, index = stack.pop()
-            if index == 0 and node in seen:
+            if index == 0 and node in visits:
                 continue
-            seen.add(node)
+            visits.add(node)
             if index < len(out[node]):
                 stack += [(node, index + 1), (out[node][index], 0)]
             else:
                 finished.append(node)
     found: list[set[int]] = []
-    placed: set[int] = set()
+    places: set[int] = set()
     for root in reversed(finished):
         component: set[int] = set()
         todo = [root]
         while todo:
             node = todo.pop()
-            if node not in placed:
-                placed.add(node)
+            if node not in places:
+                places.add(node)
                 component.add(node)
                 todo += back[node]
         if component:

@@ -34,12 +34,12 @@ def why_joined(task: Task, block: Block, found: BlockMatches, index: int) -> str
     assert task.bound.within is not None, "a join is within a bound"
     within = task.bound.within - 1
     head = f"match {index}, {evidence.partition_text()}: "
-    told = [_named(evidence, row, side) for row, side in zip(rows, sides, strict=True)]
+    names = [_named(evidence, row, side) for row, side in zip(rows, sides, strict=True)]
     if len(rows) == 1:
         until = _until(evidence, rows[0], within)
-        return f"{head}{told[0]} has no partner: none came with a time up to {until}"
+        return f"{head}{names[0]} has no partner: none came with a time up to {until}"
     apart, most = evidence.elapsed(*rows), evidence.duration_text(within)
-    return f"{head}{' and '.join(told)} are {evidence.duration_text(apart)} apart, at most {most}"
+    return f"{head}{' and '.join(names)} are {evidence.duration_text(apart)} apart, at most {most}"
 
 
 def undecided_joined(task: Task, block: Block, outcome: Outcome) -> list[str]:

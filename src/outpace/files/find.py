@@ -116,14 +116,14 @@ def _walk(system: fs.FileSystem, folder: str) -> Iterator[tuple[str, list[fs.Fil
     """Yield a folder and those below it, each once, with what is in them; no hidden ones below."""
     local = isinstance(system, fs.LocalFileSystem)
     # A link may lead to a folder above it.
-    seen = set(map(str, Path(folder).resolve().parents)) if local else set()
+    known = set(map(str, Path(folder).resolve().parents)) if local else set()
     folders = [folder]
     while folders:
         inner = folders.pop()
         real = os.path.realpath(inner) if local else inner
-        if real in seen:
+        if real in known:
             continue
-        seen.add(real)
+        known.add(real)
         entries = system.get_file_info(fs.FileSelector(inner or "/", allow_not_found=True))
         below = (entry for entry in entries if entry.type is fs.FileType.Directory)
         folders += sorted((e.path for e in below if not _hidden(e.base_name)), reverse=True)

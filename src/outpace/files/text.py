@@ -216,10 +216,10 @@ def _told_schema(
         except OSError as error:
             raise _unreadable(head.path, error) from error
         if block.strip():
-            told = tell_schema(format, head.names, delimiter, known, block)
-            if isinstance(told, Fault):
-                raise _located(system, head.path, head.start, told)
-            return told
+            answer = tell_schema(format, head.names, delimiter, known, block)
+            if isinstance(answer, Fault):
+                raise _located(system, head.path, head.start, answer)
+            return answer
     if not heads[0].names and not known.names:
         raise DataError("the files have no rows to tell the columns from", hint=TYPES_HINT)
     types = {f.name: f.type for f in known}

@@ -35,8 +35,8 @@ def left_out(query: Query) -> frozenset[str]:
     """Return the columns that say what becomes of matches, and do not come out."""
     if not query.corrects or query.emission is Emission.CHANGES:
         return frozenset()
-    told = {CONFIRMED} if query.confirms else set()
-    return frozenset(told | ({DIFF} if query.emission is Emission.CONFIRMED else set()))
+    extra = {CONFIRMED} if query.confirms else set()
+    return frozenset(extra | ({DIFF} if query.emission is Emission.CONFIRMED else set()))
 
 
 @dataclass(frozen=True, slots=True)

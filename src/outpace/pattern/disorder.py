@@ -163,9 +163,9 @@ class Disorder:
         name = f"op.{type(self).__name__}"
         check_settings(self, name)
         if (self.late is Late.CORRECT) != (self.horizon is not None):
-            asked = 'late="correct"' if self.late is Late.CORRECT else "horizon"
+            setting = 'late="correct"' if self.late is Late.CORRECT else "horizon"
             raise BindError(
-                f"{asked} says nothing without {'horizon' if self.horizon is None else 'late'}",
+                f"{setting} says nothing without {'horizon' if self.horizon is None else 'late'}",
                 where=name,
                 hint=f'write {name}(..., late="correct", horizon="10 s"), in SQL LATE CORRECT '
                 "HORIZON '10 s'",
@@ -558,9 +558,9 @@ class Speculative(Disorder):
     def __post_init__(self) -> None:
         refused = (Late.PASS, Late.CORRECT)
         if self.late in (*refused, *(one.value for one in refused)) or self.horizon is not None:
-            asked = "horizon" if self.horizon is not None else f'late="{Late(self.late).value}"'
+            setting = "horizon" if self.horizon is not None else f'late="{Late(self.late).value}"'
             raise BindError(
-                f"{asked} is not for op.Speculative: late is what comes after more than K",
+                f"{setting} is not for op.Speculative: late is what comes after more than K",
                 where="op.Speculative",
                 hint='write late="drop" or "side", without horizon',
             )

@@ -77,8 +77,8 @@ class StageDivision(Division):
         bits = " and bits" if packing.bits is not None else ""
         others = packing.deciding_columns[1:] or tuple(filter(None, [packing.disorder.weighed]))
         *first, last = ["the time", *map(print_name, others)]
-        told = " and ".join(filter(None, [", ".join(first), last]))
-        only = f"; rows that fit no condition only tell {told}"
+        words = " and ".join(filter(None, [", ".join(first), last]))
+        only = f"; rows that fit no condition only tell {words}"
         dropped = only if packing.drop else ""
         pack = f"1. pack: blocks of {named}{bits}{dropped}"
         lines = ["on Spark, as a stream", *plan.crossing.lines(), pack]

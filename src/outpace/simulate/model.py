@@ -381,21 +381,21 @@ class QueryModel:
         )
 
     def _check_names(self) -> None:
-        seen: set[str] = set()
+        names: set[str] = set()
         for vertex in self.vertices:
-            if vertex.id in seen:
+            if vertex.id in names:
                 raise ScenarioError(
                     f"the query {self.name!r} has two vertices of this name",
                     subject=("vertex", vertex.id),
                 )
-            seen.add(vertex.id)
+            names.add(vertex.id)
         pairs: set[tuple[str, str]] = set()
         for edge in self.edges:
             subject = ("edge", edge.source, edge.target)
             for end in (edge.source, edge.target):
-                if end not in seen:
+                if end not in names:
                     raise ScenarioError(
-                        f"unknown vertex {end!r}", subject=subject, hint=did_you_mean(end, seen)
+                        f"unknown vertex {end!r}", subject=subject, hint=did_you_mean(end, names)
                     )
             if (edge.source, edge.target) in pairs:
                 raise ScenarioError("there are two edges between these", subject=subject)

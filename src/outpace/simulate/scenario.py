@@ -219,9 +219,9 @@ def _unknown(kind: str, name: str, known: Iterable[str], subject: tuple[str, ...
 
 
 def _check_unique(kind: str, names: list[str]) -> None:
-    seen: set[str] = set()
+    known: set[str] = set()
     for name in names:
-        if name in seen:
+        if name in known:
             plural = {"query": "queries", "vm": "VMs"}[kind]
             raise ScenarioError(f"there are two {plural} of this name", subject=(kind, name))
-        seen.add(name)
+        known.add(name)

@@ -94,8 +94,8 @@ def exchanges(
     """
     made = []
     for number, (there, back) in enumerate(ways):
-        asked = KICKOFF - (len(ways) - number) * 10 * _MILLISECOND
-        moments = (asked + drift, asked + there, asked + there, asked + there + back + drift)
+        start = KICKOFF - (len(ways) - number) * 10 * _MILLISECOND
+        moments = (start + drift, start + there, start + there, start + there + back + drift)
         made.append(ClockExchange(_OFF, *(one // resolution * resolution for one in moments)))
     return made
 
@@ -129,7 +129,7 @@ def drifting(disorder: Disorder, sources: list[pa.Table], drift: int, step: int)
     if drift == _EXACTLY:
         tried.append(("clocks compared in µs", (None, None), PICOSECONDS))
     for curve, (left, accuracy), resolution in tried:
-        asked = exchanges(off, drawn_ways(), resolution) if resolution else []
+        comparisons = exchanges(off, drawn_ways(), resolution) if resolution else []
         run = run_order(
             disorder,
             streams,
@@ -137,8 +137,8 @@ def drifting(disorder: Disorder, sources: list[pa.Table], drift: int, step: int)
             step=step,
             apart=True,
             happened="ts",
-            exchanges=asked,
-            bound=_bound(asked),
+            exchanges=comparisons,
+            bound=_bound(comparisons),
         )
         setting = f"{words}, {curve}"
         yield Row(table, setting, run.behind, "events", left, curve, words)
@@ -205,11 +205,15 @@ def patterns() -> Iterator[Row]:
     for words, drift, delay, said in figures.PAPER_PATTERNS:
         off, wrong = drift * _MILLISECOND, int(delay * _MILLISECOND)
         # All of the round trip is taken by the answer: the drift is as wrong as it can be.
-        asked = exchanges(off, [(0, 2 * wrong)]) if drift else []
+        comparisons = exchanges(off, [(0, 2 * wrong)]) if drift else []
         drifted = _drifted(streams, off)
-        yield Row(table, words, _found(goal, drifted, asked)[0], "matches", said, "by time", words)
-        unsure = goal.uncertain(_bound(asked), source="sourceId") if _bound(asked) else goal
-        found, surely = _found(unsure, drifted, asked)
+        yield Row(
+            table, words, _found(goal, drifted, comparisons)[0], "matches", said, "by time", words
+        )
+        unsure = (
+            goal.uncertain(_bound(comparisons), source="sourceId") if _bound(comparisons) else goal
+        )
+        found, surely = _found(unsure, drifted, comparisons)
         for curve, value in (("CONFIRMED", surely), ("UNCERTAIN", found - surely)):
             # The paper tells the confidence of the match that times alone do not have.
             paper = None if said else int(curve == "UNCERTAIN")
@@ -228,10 +232,10 @@ def _drifted(sources: list[pa.Table], drift: int) -> list[pa.Table]:
     return [right, shifted(off, driftedTs=drift)]
 
 
-def _bound(asked: Sequence[ClockExchange]) -> int:
+def _bound(comparisons: Sequence[ClockExchange]) -> int:
     """Return how far the drift that exchanges tell may be off."""
     clock = SourceClock()
-    for exchange in asked:
+    for exchange in comparisons:
         clock.compare(exchange)
     return clock.reading.bound
 
@@ -249,9 +253,9 @@ def _averages(
         .disorder(disorder)
         .over(TimeWindows(ticks, ticks, KICKOFF % ticks), drift=2 * _WINDOW_ERROR, numbered=True)
     )
-    asked = exchanges(_WINDOW_DRIFT, [(0, 2 * _WINDOW_ERROR)])
+    comparisons = exchanges(_WINDOW_DRIFT, [(0, 2 * _WINDOW_ERROR)])
     right = _matches(query, _drifted(sources, 0), [])
-    wrong = _matches(query, _drifted(sources, _WINDOW_DRIFT), asked)
+    wrong = _matches(query, _drifted(sources, _WINDOW_DRIFT), comparisons)
     # The window before the first event, and one behind the last, have events in one run alone.
     starts = [set(one["window_start"].to_pylist()) for one in (right, wrong)]
     both = pa.array(sorted(one for one in starts[0] & starts[1] if one >= KICKOFF))
@@ -286,21 +290,23 @@ def _goal() -> list[pa.Table]:
     ]
 
 
-def _matches(query: Query, streams: list[pa.Table], asked: Sequence[ClockExchange]) -> pa.Table:
+def _matches(
+    query: Query, streams: list[pa.Table], comparisons: Sequence[ClockExchange]
+) -> pa.Table:
     """Return what a query finds in the events of two sources, after exchanges."""
     stream = open_query(query, sources=NAMES[:2])
     stream.bind(streams[0].schema)
-    found = [stream.compare_clocks(exchange) for exchange in asked]
+    found = [stream.compare_clocks(exchange) for exchange in comparisons]
     for _, number, rows in pieces(streams, ARRIVED, _STEP):
         found.append(stream.push(rows, source=NAMES[number]))
     return pa.concat_tables([*found, stream.finish()])
 
 
 def _found(
-    query: Query, streams: list[pa.Table], asked: Sequence[ClockExchange]
+    query: Query, streams: list[pa.Table], comparisons: Sequence[ClockExchange]
 ) -> tuple[int, int]:
     """Return how many matches a query has, and how many of them are certain."""
-    found = _matches(query.disorder(InOrder()), streams, asked)
+    found = _matches(query.disorder(InOrder()), streams, comparisons)
     if "confidence" not in found.column_names:
         return found.num_rows, found.num_rows
     return found.num_rows, found["confidence"].to_pylist().count("CONFIRMED")

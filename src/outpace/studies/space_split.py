@@ -70,9 +70,9 @@ def overlap(size: int, slides: Sequence[int], events: int, seconds: float) -> It
         rates = _rates(streams, seconds)
         yield from overlap_rows(curve, size, dict(zip(slides, rates, strict=True)))
     for slide in slides:
-        told = _full(_over(size, slide), blocks).bytes_an_event()
+        bytes_each = _full(_over(size, slide), blocks).bytes_an_event()
         setting = f"{slide_setting(size, slide)}, told of windows"
-        yield Row(OVERLAP.name, setting, told, "bytes/event")
+        yield Row(OVERLAP.name, setting, bytes_each, "bytes/event")
 
 
 def overlap_rows(curve: str, size: int, rates: Mapping[int, float]) -> Iterator[Row]:

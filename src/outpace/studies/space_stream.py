@@ -77,11 +77,11 @@ class SplitStream:
     def bytes_an_event(self) -> float:
         """Take all blocks once; return the bytes an event that tell instances of their windows."""
         self.prepare()
-        told = [
+        sizes = [
             len(write_windows(one.split.opened)) + len(write_windows(one.split.closed))
             for one in deliveries(self.front, map(EventsArrived, self._blocks))
         ]
-        return float(sum(told) / self.events)
+        return float(sum(sizes) / self.events)
 
 
 class AppliedStream(SplitStream):

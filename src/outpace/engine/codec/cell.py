@@ -293,8 +293,8 @@ def cell_of(
         If the row is no cell, or not as it was written.
     """
     try:
-        checksum, *told, source, watermark, first, stop = _HEAD.unpack_from(head)
-        stage, sender, position = told
+        checksum, *numbers, source, watermark, first, stop = _HEAD.unpack_from(head)
+        stage, sender, position = numbers
         cell_kind = CellKind(kind)
         counters = Counters() if report is None else Counters(*[int(count) for count in report][1:])
     except (struct.error, ValueError, TypeError) as error:

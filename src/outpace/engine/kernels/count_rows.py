@@ -92,7 +92,7 @@ def apply_sums(
     scratch: Integers,
 ) -> int:
     """Change the numbers in some lanes by some sums; a negative result says they overflowed."""
-    seen = 0
+    signs = 0
     for index in range(first, last):
         target = scratch[index - first]
         target[low:high] = 0
@@ -101,12 +101,12 @@ def apply_sums(
             for lane in range(low, high):
                 added = target[lane] + source[lane]
                 target[lane] = added
-                seen |= added
+                signs |= added
     for index in range(first, last):
         changed, source = lanes[machine.sums[index, STATE]], scratch[index - first]
         for lane in range(low, high):
             changed[lane] = source[lane]
-    return seen
+    return signs
 
 
 @compiled_within
@@ -114,16 +114,16 @@ def add_takes(
     machine: CountMachine, first: int, last: int, lanes: Integers, low: int, high: int
 ) -> int:
     """Add up what takes bring, over all lanes, into the lane after the last; result as above."""
-    seen = 0
+    signs = 0
     for index in range(first, last):
         total = 0
         for place in range(machine.sums[index, SOURCES], machine.sums[index, SOURCES_END]):
             source = lanes[machine.flat[place]]
             for lane in range(low, high):
                 total += source[lane]
-                seen |= total
+                signs |= total
         lanes[machine.sums[index, STATE], high] = total
-    return seen
+    return signs
 
 
 @compiled_within
@@ -131,13 +131,13 @@ def add_each(
     source: Integers, lane_rows: Integers, low: int, high: int, spans: Spans, closed: int
 ) -> int:
     """Add up numbers, each once for each window that holds it; negative if they overflowed."""
-    total = seen = 0
+    total = signs = 0
     for lane in range(low, high):
         if source[lane] > spans.most:
             return -1
         total += source[lane] * (spans.opened[lane_rows[lane]] - closed)
-        seen |= total
-    return -1 if seen < 0 else total
+        signs |= total
+    return -1 if signs < 0 else total
 
 
 @compiled
@@ -179,7 +179,7 @@ def count_rows(
     """
     lanes, scratch, lane_rows, place = held
     opened, closed, most = spans
-    seen = spent = 0
+    signs = spent = 0
     for segment in range(place[SEGMENT], len(bounds)):
         place[SEGMENT] = segment
         first = place[NEXT_ROW]
@@ -219,11 +219,11 @@ def count_rows(
                 if most:
                     added = add_each(source, lane_rows, low, high, spans, closed[row])
                     completed += added
-                    seen |= added | completed
+                    signs |= added | completed
                     continue
                 for lane in range(low, high):
                     completed += source[lane]
-                    seen |= completed
+                    signs |= completed
             counts[row] = completed
             begins = line[STARTED] < line[STARTED_END]
             adds = mode != ONE_LANE
@@ -233,20 +233,22 @@ def count_rows(
                 begins = begins or line[TAKES] < line[TAKES_END]
                 if begins:
                     lanes[:, high] = 0
-                    seen |= add_takes(machine, line[TAKES], line[TAKES_END], lanes, low, high)
-                seen |= apply_sums(machine, line[SKIPS], line[SKIPS_END], lanes, low, high, scratch)
+                    signs |= add_takes(machine, line[TAKES], line[TAKES_END], lanes, low, high)
+                signs |= apply_sums(
+                    machine, line[SKIPS], line[SKIPS_END], lanes, low, high, scratch
+                )
             else:
-                seen |= apply_sums(machine, line[BOTH], line[BOTH_END], lanes, low, high, scratch)
+                signs |= apply_sums(machine, line[BOTH], line[BOTH_END], lanes, low, high, scratch)
                 if adds and begins:
                     lanes[:, high] = 0
             if begins:
                 lane = high if adds else high - 1
                 for index in range(line[STARTED], line[STARTED_END]):
                     lanes[machine.flat[index], lane] += 1
-                    seen |= lanes[machine.flat[index], lane]
+                    signs |= lanes[machine.flat[index], lane]
                 if adds:
                     lane_rows[high] = row
                     high += 1
-            if seen < 0:
+            if signs < 0:
                 return (lanes, scratch, lane_rows, place), OVERFLOWED
     return (lanes, scratch, lane_rows, place), COUNTED

@@ -49,29 +49,29 @@ def split_times(
     called again with larger arrays.
     """
     row, opened_count, closed_count, leap_count = fill
-    seen, number, count = state
+    position, number, count = state
     # The start of the next window, and the end of the oldest one that is open, or of that one.
     start = offset + number * slide
     end = start - count * slide + size
     while row < len(times):
         awaited = min(start, end) if count else start
         # Where an index cannot be negative, no time is lost to find that out.
-        while seen and row < len(times) and times[np.uint64(row)] < awaited:
+        while position and row < len(times) and times[np.uint64(row)] < awaited:
             row += 1
         if row:
-            seen = ordinal[row - 1] + 1
+            position = ordinal[row - 1] + 1
         if row == len(times):
             break
         time = times[row]
         while count and end <= time and closed_count < closed.shape[1]:
-            closed[STOP, closed_count] = seen
+            closed[STOP, closed_count] = position
             closed[CLOSED_AT, closed_count] = arrival[row]
             closed_count += 1
             count -= 1
             end += slide
         if count and end <= time:
             break
-        if seen == 0 or start + size <= time:
+        if position == 0 or start + size <= time:
             if leap_count == leaps.shape[1]:
                 break
             number = (time - offset - size) // slide + 1
@@ -80,7 +80,7 @@ def split_times(
             leaps[AFTER, leap_count] = opened_count
             leaps[NUMBER, leap_count] = number
             leap_count += 1
-        seen = ordinal[row] + 1
+        position = ordinal[row] + 1
         while start <= time and opened_count < len(opened):
             opened[opened_count] = ordinal[row]
             opened_count += 1
@@ -90,5 +90,5 @@ def split_times(
         if start <= time:
             break
         row += 1
-    state[SEEN], state[NEXT], state[COUNT] = seen, number, count
+    state[SEEN], state[NEXT], state[COUNT] = position, number, count
     fill[ROW], fill[OPENED], fill[CLOSED], fill[LEAPS] = row, opened_count, closed_count, leap_count

@@ -34,16 +34,16 @@ def is_ambiguous(program: Program) -> bool:
     stack: list[tuple[int, int]] = []
     for reached in (_targets(program.initial), *targets):
         stack += _pairs(program, reached, reached)
-    seen = set(stack)
+    visits = set(stack)
     while stack:
         first, second = stack.pop()
         if (accepts[first] and accepts[second]) or set(targets[first]) & set(targets[second]):
             return True
         for pair in _pairs(program, targets[first], targets[second]):
-            if pair not in seen:
-                seen.add(pair)
+            if pair not in visits:
+                visits.add(pair)
                 stack.append(pair)
-        if len(seen) > PAIRS_MAX:
+        if len(visits) > PAIRS_MAX:
             return True
     return False
 

@@ -417,15 +417,15 @@ def _moves(entry: _GraphNode, ways_left: int) -> tuple[list[Transition], int]:
     Returns the moves, and how many more ways may be looked at.
     """
     found: dict[Transition, None] = {}
-    seen: set[tuple[int, _MoveMarks]] = set()
+    visits: set[tuple[int, _MoveMarks]] = set()
     stack: list[tuple[_GraphNode, _MoveMarks]] = [(entry, _MoveMarks())]
     while stack:
         node, way = stack.pop()
         # A repetition that took nothing comes back here with nothing new: its loop ends.
-        if (id(node), way) in seen:
+        if (id(node), way) in visits:
             continue
-        seen.add((id(node), way))
-        if len(seen) > ways_left:
+        visits.add((id(node), way))
+        if len(visits) > ways_left:
             raise too_large(f"more than {WAYS_MAX} ways from one event to the next")
         match node:
             case _Accepting():
@@ -437,7 +437,7 @@ def _moves(entry: _GraphNode, ways_left: int) -> tuple[list[Transition], int]:
                 stack.extend((option, way) for option in reversed(node.options))
             case _MarkNode():
                 stack.append((node.after, _marked(way, node)))
-    return list(found), ways_left - len(seen)
+    return list(found), ways_left - len(visits)
 
 
 def _marked(way: _MoveMarks, mark: _MarkNode) -> _MoveMarks:

@@ -469,7 +469,7 @@ class _SegmentMatcher:
     def _candidates(self, start: int) -> _Start:
         """Search everything that begins at a start."""
         found: list[_FinishedRun] = []
-        seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+        visits: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         is_open = False
         walk = self._walk
         for signal in walk.search(start, self.number + 1):
@@ -477,10 +477,10 @@ class _SegmentMatcher:
                 is_open = True
             elif walk.rows:
                 rows, labels = tuple(walk.rows), tuple(walk.labels)
-                if (rows, labels) in seen:
+                if (rows, labels) in visits:
                     continue  # Whatever becomes of another way to the same match, it is found.
                 if signal is Signal.FOUND:
-                    seen.add((rows, labels))
+                    visits.add((rows, labels))
                 found.append(
                     _FinishedRun(rows, labels, tuple(walk.positions), signal, walk.verdict_reach)
                 )

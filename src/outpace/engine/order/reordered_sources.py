@@ -241,8 +241,8 @@ class ReorderedSources(Order):
         if self._arrival is not None:
             arrival = int(NO_TIME)  # The column is the clock, and says nothing here.
         before = self._come_to(arrival, {name: arrival})
-        told = self._hand_over(name, self._each[name].tell(time))
-        return ReleasedEvents.joined([*before, told, self._released()])
+        events = self._hand_over(name, self._each[name].tell(time))
+        return ReleasedEvents.joined([*before, events, self._released()])
 
     def compare_clocks(self, exchange: ClockExchange) -> ReleasedEvents:
         """Take what tells how far the clock of a source is from that of reference."""
@@ -406,8 +406,8 @@ class ReorderedSources(Order):
 
     def _push_each(self, events: EventsArrived, shares: SourceShares) -> list[ReleasedEvents]:
         """Let sources take their events, all at once where that is possible."""
-        told = events.watermark != NO_TIME
-        if len(shares.names) > 1 and not told and self._disorder.late is not Late.CORRECT:
+        promises = events.watermark != NO_TIME
+        if len(shares.names) > 1 and not promises and self._disorder.late is not Late.CORRECT:
             orders = [self._each[name] for name in shares.names]
             kind = type(orders[0])
             admitted = kind.push_all(orders, events, shares.places, shares.bounds)
@@ -426,7 +426,7 @@ class ReorderedSources(Order):
             for name, (low, high) in zip(shares.names, pairwise(shares.bounds), strict=True):
                 own = rows.slice(low, high - low)
                 pieces[name] = replace(events, rows=own, source=name, spans=None)
-        if told and events.source is None:
+        if promises and events.source is None:
             # What is told of time holds for every source.
             none = replace(events, rows=self._schema.empty_table(), spans=None)
             others = [one for one in self._each if one not in pieces and one not in self._finished]
@@ -466,8 +466,8 @@ class ReorderedSources(Order):
         for source in silence.hear(words, clock, self._missing()):
             # What it sends from now on is late where the others have passed it.
             self._back.add(source)
-            told = self._each[source].tell(self._own_time(source, self._watermark))
-            given.append(self._hand_over(source, told))
+            events = self._each[source].tell(self._own_time(source, self._watermark))
+            given.append(self._hand_over(source, events))
         return given
 
     def _let_go(self, source: str, due: int | None, now: int) -> list[ReleasedEvents]:
@@ -564,9 +564,9 @@ class ReorderedSources(Order):
         aside = []
         for source in silent:
             if self._each[source].buffered:
-                told = self._each[source].tell(self._own_time(source, reached))
-                self._keep(source, told.rows)
-                aside.append(self._aside(told))
+                events = self._each[source].tell(self._own_time(source, reached))
+                self._keep(source, events.rows)
+                aside.append(self._aside(events))
         self._watermark = reached
         bound = self._order.in_ticks(reached) if live else None
         run = self._waiting.pop(bound)

@@ -195,8 +195,8 @@ class Reorderer(Order):
     def _take(self, events: EventsArrived) -> ReleasedEvents:
         clock, usable, late, invalid, met = self._admit(events)
         if clock.rule is None and usable.num_rows:
-            seen = int(as_integers(one_array(usable.column(self._time))).max())
-            self._seen = max(self._seen, seen)
+            latest = int(as_integers(one_array(usable.column(self._time))).max())
+            self._seen = max(self._seen, latest)
         usable = self._used(usable)
         ticks = self._order.ticks(usable)
         before = None if self._in_order else clock.watermark

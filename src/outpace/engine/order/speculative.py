@@ -95,9 +95,9 @@ class SpeculativeOrder(EarlyOrder, Reorderer):
         moving = times[np.asarray(pc.fill_null(moves, False), np.bool_)]
         now = max(clock.greatest, int(moving.max(initial=NO_TIME)))
         if now != NO_TIME and clock.rule.by_event:
-            seen, values = np.minimum(times, now), self._weights(rows, events)
-            order = order_of(seen, values) if len(values) else np.argsort(seen, kind="stable")
-            clock.follow(seen[order], values[order] if len(values) else values, at_once=True)
+            moments, values = np.minimum(times, now), self._weights(rows, events)
+            order = order_of(moments, values) if len(values) else np.argsort(moments, kind="stable")
+            clock.follow(moments[order], values[order] if len(values) else values, at_once=True)
             clock.await_passing(times[times > now])
         elif now != NO_TIME:
             clock.reach(now)

@@ -484,10 +484,10 @@ class RecoverableOperator(WholeOperator):
         self._layout.restore(content.part("windows"))
         if self._arrived is not None:
             _, (places,) = content.part("places").content(1)
-            (placed,) = integers(places.select(["place"]), place=NATURAL)
-            require((np.diff(placed) > 0).all(), "places do not rise")
+            (order_places,) = integers(places.select(["place"]), place=NATURAL)
+            require((np.diff(order_places) > 0).all(), "places do not rise")
             at = _found(read_ids(places), self._arrived.ids, savepoint.at)
-            rows, numbers = rows.take(pa.array(at)), placed
+            rows, numbers = rows.take(pa.array(at)), order_places
         events = self.front.recall(rows, numbers)
         split = self._layout.split(events, self.front.taken)
         self._add(events, self._used(events))

@@ -141,16 +141,16 @@ class IntegerIndex(Stateful):
 
     def find(self, keys: _Words) -> Integers:
         """Return the numbers of keys."""
-        asked, order = keys.words, None
-        if len(asked) > _SHORT:
+        key_words, order = keys.words, None
+        if len(key_words) > _SHORT:
             # In order, neighbours are looked for near each other.
-            order = np.argsort(asked)
-            asked = asked[order]
-        known = np.full(len(asked), UNKNOWN)
+            order = np.argsort(key_words)
+            key_words = key_words[order]
+        known = np.full(len(key_words), UNKNOWN)
         for run in self._runs:
-            place = np.minimum(run.words.searchsorted(asked), len(run.words) - 1)
+            place = np.minimum(run.words.searchsorted(key_words), len(run.words) - 1)
             number = run.numbers[place]
-            there = (run.words[place] == asked) & self._counts(number, asked)
+            there = (run.words[place] == key_words) & self._counts(number, key_words)
             known[there] = number[there]
         found = known
         if order is not None:

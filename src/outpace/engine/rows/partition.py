@@ -329,8 +329,8 @@ def _place_nullable(
     values = np.frombuffer(buffer, f"i{width}")[offset:][:size]
     stored = np.frombuffer(bits, np.uint8)[: (offset + size + 7) // 8]
     there = np.unpackbits(stored, bitorder="little")[offset:][:size].view(np.int8)
-    placed = _placed(there, order, codes, segments).view(np.uint8)
-    packed = pa.py_buffer(np.packbits(placed, bitorder="little"))
+    valid_bits = _placed(there, order, codes, segments).view(np.uint8)
+    packed = pa.py_buffer(np.packbits(valid_bits, bitorder="little"))
     data = pa.py_buffer(_placed(values, order, codes, segments))
     return pa.Array.from_buffers(array.type, len(order), [packed, data])
 

@@ -126,12 +126,12 @@ class EventStretches(Stateful, Generic[Mark]):
         """As `last`, for the first mark."""
         return self._stretches[0].mark, self._stretches[0].idle
 
-    def note_idle(self, idle: Integers, seen: Integers, before: int) -> None:
+    def note_idle(self, idle: Integers, counts: Integers, before: int) -> None:
         """Note partitions that an instance forgot, in the stretches behind a mark."""
         if len(idle):
             for stretch in self._stretches:
                 if stretch.number > before:
-                    stretch.idle.append((idle, seen))
+                    stretch.idle.append((idle, counts))
 
     @property
     def wants_mark(self) -> bool:

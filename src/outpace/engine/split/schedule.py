@@ -216,12 +216,12 @@ def scheduler_of(query: Query) -> Scheduler:
     >>> scheduler_of(query.partition_by("symbol"))
     ByKey()
     """
-    asked = query.scheduler
-    if asked is None:
-        asked = ByKey() if query.partitions else Batches()
-    if isinstance(asked, Batches) and asked.size is None:
+    choice = query.scheduler
+    if choice is None:
+        choice = ByKey() if query.partitions else Batches()
+    if isinstance(choice, Batches) and choice.size is None:
         return Batches(batch_size(query.windows, query.instance_count))
-    return asked
+    return choice
 
 
 def batch_size(windows: WindowSpec | None, instances: int) -> int:

@@ -419,10 +419,10 @@ class CountSplitter(TableSplitter):
         kind = self._kind
         begun = np.maximum((events - 1 - kind.offset) // kind.slide + 1, self._lowest)
         ended = np.maximum((events - kind.offset - kind.size) // kind.slide + 1, 0)
-        seen = events > 0
+        nonempty = events > 0
         require(((events >= 0) & (events < NATURAL.stop)).all(), "events were not counted")
-        require((numbers == np.where(seen, begun, 0)).all(), "windows do not fit their events")
-        still = np.where(seen, begun - np.maximum(ended, self._lowest), 0)
+        require((numbers == np.where(nonempty, begun, 0)).all(), "windows do not fit their events")
+        still = np.where(nonempty, begun - np.maximum(ended, self._lowest), 0)
         require((lines[:, kernels.OPEN_COUNT] == still).all(), "windows do not fit their events")
 
     def _rest(self) -> Split:

@@ -256,8 +256,8 @@ class UnkeyedTimeSplitter(UnkeyedSplitter):
         )
         fill = np.zeros(4, np.int64)
         while True:
-            told = opened[0], closed, self._leaps
-            kernel.split_times(*columns, *spans, self._numbers, *told, fill)
+            values = opened[0], closed, self._leaps
+            kernel.split_times(*columns, *spans, self._numbers, *values, fill)
             row, opened_count, closed_count, leap_count = fill.tolist()
             if row == rows:
                 break

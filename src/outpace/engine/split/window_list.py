@@ -182,14 +182,14 @@ class ListedSchedule(Schedule):
         ]
 
     def _kept(self) -> tuple[dict[str, object], list[pa.Table]]:
-        placed = [] if self._places is None else self._places.tables()
+        place_tables = [] if self._places is None else self._places.tables()
         numbers = [pa.table({"": values}) for values in (self._open, self._counts)]
-        return {"opened": self._opened}, [*numbers, *placed]
+        return {"opened": self._opened}, [*numbers, *place_tables]
 
     def _set_kept(
         self, numbers: Mapping[str, object], tables: list[pa.Table], opened: Windows | None
     ) -> None:
-        open_windows, counts, *placed = tables
+        open_windows, counts, *place_tables = tables
         self._opened = integer(numbers, "opened", NATURAL)
         (self._open,) = integers(open_windows, **{"": NATURAL})
         (self._counts,) = integers(counts, **{"": NATURAL})
@@ -199,7 +199,7 @@ class ListedSchedule(Schedule):
             there = np.bincount(opened.partition, minlength=len(counted))
             require(np.array_equal(counted, there), "windows are not given to instances")
         if self._places is not None:
-            self._places.restore(placed, self._instances, opened)
+            self._places.restore(place_tables, self._instances, opened)
 
     def _assign(self, split: Split, places: _SortedPlaces, loads: Sequence[float]) -> Integers:
         """Return the instance of each window that opens."""

@@ -313,9 +313,9 @@ class WindowMatcher(SavedPart):
 
     def _apart(self, shared: Strategy) -> Strategy:
         """Go on with windows one by one, where their searches stand."""
-        windows, seen = shared.tables()
+        windows, repeats = shared.tables()
         separate = self._make("separate")
-        separate.restore([OpenWindows.at_cursors(windows).table(), seen], shared.held)
+        separate.restore([OpenWindows.at_cursors(windows).table(), repeats], shared.held)
         return separate
 
     def _make(self, kind: str) -> Strategy:
@@ -339,7 +339,7 @@ class WindowMatcher(SavedPart):
         return WindowsByKey(strategy) if self.task.bound.partition_by else strategy
 
 
-def _found_again(seen: pa.Table, windows: pa.Table, held: Events) -> pa.Table:
+def _found_again(repeats: pa.Table, windows: pa.Table, held: Events) -> pa.Table:
     """Return the matches, of those that came out, that a search of an open window may come to."""
     partition, cursor = (windows.column(name).to_numpy() for name in ("partition", "cursor"))
     known, at = np.unique(partition, return_inverse=True)
@@ -349,11 +349,11 @@ def _found_again(seen: pa.Table, windows: pa.Table, held: Events) -> pa.Table:
     inside = row < np.searchsorted(held.partition, known, "right")
     floors = np.full(len(known) + 1, ENDED)
     floors[:-1][inside] = held.arrival[row[inside]]
-    owner, start = (seen.column(name).to_numpy() for name in ("partition", "start"))
+    owner, start = (repeats.column(name).to_numpy() for name in ("partition", "start"))
     place = np.minimum(np.searchsorted(known, owner), len(known))
     there = np.append(known, -1)[place] == owner
     again = start >= floors[np.where(there, place, len(known))]
-    return seen.take(pa.array(np.flatnonzero(again)))
+    return repeats.take(pa.array(np.flatnonzero(again)))
 
 
 def _pieces(events: Events, split: Split, rows: int) -> Iterator[tuple[Events, Split]]:

@@ -232,14 +232,14 @@ class PartitionMatcher(Stateful):
         times = events.times
         if self._timed and len(times) != len(events.ordinal):
             times = time_values(self.task.bound, events.rows)
-        told = max(min(watermark, TIME_LIMIT - 1), self._newest(times))
+        now = max(min(watermark, TIME_LIMIT - 1), self._newest(times))
         if not ended or (not len(events.ordinal) and self.is_unmoved(TIME_LIMIT)):
-            return self._step(events, times, told, told, stream, arrived, ended=ended)
+            return self._step(events, times, now, now, stream, arrived, ended=ended)
         # What rows and time make final comes before what only the end does, in any case; where one
         # of the two fails, neither is taken.
         past, twin = TIME_LIMIT - 1, self.snapshot()
-        last = twin._step(events, times, told, past, stream, arrived, ended=False)
-        rest = twin._step(events.slice(0, 0), times[:0], told, past, None, arrived, ended=True)
+        last = twin._step(events, times, now, past, stream, arrived, ended=False)
+        rest = twin._step(events.slice(0, 0), times[:0], now, past, None, arrived, ended=True)
         self.become(twin)
         return StepResult(
             WindowMatches.joined(self.task.bound.output, [last.matches, rest.matches]),
@@ -252,7 +252,7 @@ class PartitionMatcher(Stateful):
         self,
         events: Events,
         times: Integers,
-        told: int,
+        now: int,
         newest: int,
         stream: Events | None,
         arrived: int | None,
@@ -271,7 +271,7 @@ class PartitionMatcher(Stateful):
         known = {"watermark": newest, "ended": ended, "stream": clock, "arrived": arrived}
         block, keys = self._block(events, rows, times, keys.astype(np.int64), known)
         shares = self._shares(block, keys)
-        matches, timed_out = self._emit(shares, told)
+        matches, timed_out = self._emit(shares, now)
         self.begun += 1
         self._watermark = newest
         return StepResult(matches, timed_out, *self._retain(block, keys, shares))
@@ -357,7 +357,7 @@ class PartitionMatcher(Stateful):
         fits = (first[known] <= starts) & (starts <= taken[known])
         require(fits.all(), "a start has no row")
 
-    def _emit(self, shares: Sequence[_Share], told: int) -> tuple[WindowMatches, pa.Table]:
+    def _emit(self, shares: Sequence[_Share], now: int) -> tuple[WindowMatches, pa.Table]:
         """Return matches, and what had timed out when time had come so far."""
         found = [line.nothing for line in self._lines]
         for line, _, block, outcome in shares:
@@ -372,7 +372,7 @@ class PartitionMatcher(Stateful):
             order = order_by_decision(
                 partial.settled, partial.awaited, block.arrivals[partial.start]
             )
-            order = order[self._deadlines_of(block, partial)[order] <= told]
+            order = order[self._deadlines_of(block, partial)[order] <= now]
             timed_out = timed_out_table(self.task, block, _take_partial(partial, order))
         return found[0], timed_out
 

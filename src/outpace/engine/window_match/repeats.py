@@ -46,10 +46,10 @@ class KnownMatches(Stateful):
         if self._lots:
             # What starts behind all that is remembered is new.
             latest = max(lot.start.max() for lot in self._lots)
-            asked = np.flatnonzero(ids.start[fresh] <= latest)
-            words = ids.words[fresh[asked]]
+            candidates = np.flatnonzero(ids.start[fresh] <= latest)
+            words = ids.words[fresh[candidates]]
             known = np.logical_or.reduce([lot.has(words) for lot in self._lots])
-            fresh = np.delete(fresh, asked[known])
+            fresh = np.delete(fresh, candidates[known])
         return matches if len(fresh) == len(matches) else matches.take(fresh)
 
     def remember(
@@ -85,12 +85,12 @@ class KnownMatches(Stateful):
     @staticmethod
     def from_table(table: pa.Table) -> KnownMatches:
         """Return what `table` wrote."""
-        seen = KnownMatches()
+        matches = KnownMatches()
         partition, start = integers(table, partition=NATURAL, start=NATURAL)
         known = table.column("id")
         require(known.type == MATCH_ID and not known.null_count, "matches have no id")
-        seen._append(_Lot.of(partition, MatchIds.of_array(start, one_array(known))))
-        return seen
+        matches._append(_Lot.of(partition, MatchIds.of_array(start, one_array(known))))
+        return matches
 
     def _append(self, lot: _Lot) -> None:
         """Add a lot; those that are not much larger are joined with it, so there are few."""
@@ -135,10 +135,10 @@ class _Lot:
         first = np.searchsorted(self.words[:, 0], words[:, 0], "left")
         counts = np.searchsorted(self.words[:, 0], words[:, 0], "right") - first
         known = np.zeros(len(words), np.bool_)
-        asked = np.repeat(np.arange(len(words)), counts)
+        owner = np.repeat(np.arange(len(words)), counts)
         # All ids with the same first word are compared, the first of them and those after it.
-        place = first[asked] + np.arange(len(asked)) - (np.cumsum(counts) - counts)[asked]
-        known[asked[self.words[place, 1] == words[asked, 1]]] = True
+        place = first[owner] + np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
+        known[owner[self.words[place, 1] == words[owner, 1]]] = True
         return known
 
 

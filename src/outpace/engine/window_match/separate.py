@@ -76,9 +76,9 @@ class SeparateWindows(ListedWindows):
 
     def restore(self, tables: list[pa.Table], held: Events) -> None:
         """Go on from what `tables` returned, and the rows."""
-        windows, seen = tables
+        windows, repeats = tables
         self._open = OpenWindows.from_table(windows)
-        self._known = KnownMatches.from_table(seen)
+        self._known = KnownMatches.from_table(repeats)
         self._held = held
 
     def _match(self, held: Events, windows: OpenWindows, fresh: Booleans) -> list[WindowMatches]:

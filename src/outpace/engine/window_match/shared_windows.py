@@ -206,10 +206,10 @@ class SharedWindows(Stateful):
 
     def restore(self, tables: list[pa.Table], held: Events) -> None:
         """Go on from what `tables` returned, and the rows."""
-        windows, seen = tables
+        windows, repeats = tables
         self._slots = WindowSlots()
         self._slots.restore(windows, self._entrance.starts)
-        self._known = KnownMatches.from_table(seen)
+        self._known = KnownMatches.from_table(repeats)
         self._held = held
 
     def _block(self, held: Events, segments: Segments) -> Block:
@@ -302,8 +302,8 @@ class SharedWindows(Stateful):
         high = segments.bounds[1:][segment]
         if starts is not None and len(row):
             # Rows that were not searched and that no match may start with are decided all the same.
-            seen, possible = np.maximum(high - self._ahead, row), starts(int(row.min()))
-            row = np.minimum(np.append(possible, OPEN)[np.searchsorted(possible, row)], seen)
+            limit, possible = np.maximum(high - self._ahead, row), starts(int(row.min()))
+            row = np.minimum(np.append(possible, OPEN)[np.searchsorted(possible, row)], limit)
         # Behind the last row, or where a partition has none, it is the next event that is awaited.
         awaited = np.zeros(len(segments.partition), np.int64)
         np.maximum.at(awaited, segments.of_partition(partition), cursor)

@@ -86,8 +86,11 @@ class Backup:
             require(len(tables) == len(header["needed"]) > 0, "inputs are missing")
             inputs = {}
             for (name, at, trim), table in zip(header["needed"], tables, strict=True):
-                told = {"at": at, "trim": trim}
-                bounds = integer(told, "at", NATURAL), integer(told, "trim", range(-1, 1 << 62))
+                numbers = {"at": at, "trim": trim}
+                bounds = (
+                    integer(numbers, "at", NATURAL),
+                    integer(numbers, "trim", range(-1, 1 << 62)),
+                )
                 inputs[str(name)] = NeededNumbers.read(*bounds, table)
             savepoint = Savepoint.decode(saved["savepoint"][0].as_py())
             settled, skipped = (integer(header, one, NATURAL) for one in ("settled", "skipped"))

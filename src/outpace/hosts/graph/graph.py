@@ -247,14 +247,14 @@ def graph(
         nodes[name] = pair[1] if isinstance(pair[1], Node) else Node(pair[1])
     if not nodes:
         raise BindError("a graph has one operator at least", hint='write {"falls": query}')
-    seen: set[str] = set()
+    names: set[str] = set()
     for source in given:
-        if source.id in seen or source.id in nodes:
-            other = "a source" if source.id in seen else "an operator"
+        if source.id in names or source.id in nodes:
+            other = "a source" if source.id in names else "an operator"
             raise BindError(
                 f"a source and {other} are named '{source.id}'", hint="give each its own name"
             )
-        seen.add(source.id)
+        names.add(source.id)
     result = Graph(
         tuple(given),
         nodes,
@@ -445,9 +445,9 @@ def _spec(
     """Return what an operator is made from: several inputs are the sources of its front."""
     query = graph.nodes[name].query
     plain = OperatorSpec(query, schema)
-    asked = any(len(graph.inputs(one)) > 1 for one in graph.readers(name))
+    merges = any(len(graph.inputs(one)) > 1 for one in graph.readers(name))
     if len(inputs) == 1 and query.order_of_arrival is None:
-        return replace(plain, event_driven=asked)
+        return replace(plain, event_driven=merges)
     disorder = None if query.order_of_arrival is None else bind_disorder(query, schema)
     times = {one.id: one.time for one in graph.sources}
     wanted, sequence = {*retained_schema(plain).names}, None

@@ -46,8 +46,8 @@ def read(data: bytes) -> tuple[str, State]:
 
 def knows_secret(message: State, token: str) -> bool:
     """Say whether who sent a message knows the secret of the run."""
-    told = str(message.numbers.get("token"))
-    return hmac.compare_digest(told.encode(errors="replace"), token.encode())
+    own_token = str(message.numbers.get("token"))
+    return hmac.compare_digest(own_token.encode(errors="replace"), token.encode())
 
 
 def write_events(rows: pa.Table, numbers: Integers) -> bytes:

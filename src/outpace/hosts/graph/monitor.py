@@ -181,9 +181,9 @@ class Monitor:
         one = self._watched[name]
         one.number, one.heard, one.peer = one.number + 1, time.monotonic(), None
         watched, one.alive = self._context.Pipe(duplex=False)
-        told = one.setup, self._address, self._token, one.number, watched
+        arguments = one.setup, self._address, self._token, one.number, watched
         one.process = start_process(
-            self._context, f"outpace-graph-{name}", one.spec, one.body, *told
+            self._context, f"outpace-graph-{name}", one.spec, one.body, *arguments
         )
         # Only the process itself may hold its end.
         watched.close()

@@ -237,10 +237,10 @@ class _OperatorLoop:
     def _step(self, stimulus: Stimulus) -> None:
         self._give(matches_of(self._operator.step(stimulus)))
         asking = [one.name for one in self._setup.readers if one.asks_time]
-        if asking and (told := self._operator.promise) != NO_TIME:
+        if asking and (own_promise := self._operator.promise) != NO_TIME:
             assert self._outlet is not None
             for name in asking:
-                self._outlet.queues[self._node.name, name].promise(told)
+                self._outlet.queues[self._node.name, name].promise(own_promise)
 
     def _give(self, matches: pa.Table) -> None:
         assert self._outlet is not None
@@ -291,9 +291,9 @@ class _OperatorLoop:
         inputs = {name: needed[self._node.source(name)] for name in self._inlets}
         settled, skipped = self._operator.settled, self._metrics.skipped
         own = Backup(self._node.name, savepoint, settled, inputs, skipped)
-        told = write_backups([own, *outlet.backups.values()])
+        message = write_backups([own, *outlet.backups.values()])
         for inlet in self._inlets.values():
-            inlet.send("saved", [told])
+            inlet.send("saved", [message])
         self._saved_at, self._since, self._unsaved = time.monotonic(), 0, False
         self._save_s = self._saved_at - now
         self._metrics.saves += 1

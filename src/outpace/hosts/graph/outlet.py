@@ -241,8 +241,8 @@ class Outlet:
         queue.peer, queue.number = peer, number
         wanted = numbers.get("next")
         queue.begin_at(None if wanted is None else integer(numbers, "next", NATURAL))
-        told = write("welcome", [write_backups(self.backups.values())], token=self._token)
-        self.socket.send_multipart([peer, told])
+        welcome = write("welcome", [write_backups(self.backups.values())], token=self._token)
+        self.socket.send_multipart([peer, welcome])
 
     def _refuse(self, peer: bytes, why: str) -> None:
         self.refused += 1

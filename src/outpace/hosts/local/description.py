@@ -26,7 +26,7 @@ from outpace.pattern.query import Query
 Recordable: TypeAlias = Query | QueryGroup | Join
 
 
-def describe(asked: Recordable) -> dict[str, Any]:
+def describe(recordable: Recordable) -> dict[str, Any]:
     """Return what a recording says of what it records, as plain values.
 
     Examples
@@ -34,11 +34,15 @@ def describe(asked: Recordable) -> dict[str, Any]:
     >>> describe(Join(on="id", within=5, time="ts"))["join"]["within"]
     5
     """
-    if isinstance(asked, QueryGroup):
-        return {"queries": [describe(query) for query in asked.queries]}
-    if isinstance(asked, Join):
-        return {"join": write_join(asked)}
-    return {"name": asked.name, "query": _text(asked), "identity": identity_of(asked)}
+    if isinstance(recordable, QueryGroup):
+        return {"queries": [describe(query) for query in recordable.queries]}
+    if isinstance(recordable, Join):
+        return {"join": write_join(recordable)}
+    return {
+        "name": recordable.name,
+        "query": _text(recordable),
+        "identity": identity_of(recordable),
+    }
 
 
 def is_description(said: object) -> TypeGuard[Mapping[str, Any]]:

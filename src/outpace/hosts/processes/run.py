@@ -228,17 +228,17 @@ def match_in_processes(query: Query, table: pa.Table, progress: Progress | None 
     rows = table
     if spec.bound.has(MatchIdentity):
         spec, rows = with_ids(spec, rows)
-    told = progress or (lambda done, total: None)
+    report = progress or (lambda done, total: None)
     found: list[pa.Table] = []
     load_aside()
     with ParallelOperator(spec) as operator:
         rows = in_order(spec.bound, rows, spec.time)
         for begin in range(0, rows.num_rows, BLOCK_ROWS):
-            told(begin, rows.num_rows)
+            report(begin, rows.num_rows)
             found += operator.push(EventsArrived(rows.slice(begin, BLOCK_ROWS)))
         found += operator.push(SourceEnded())
         found += operator.rest()
-        told(rows.num_rows, rows.num_rows)
+        report(rows.num_rows, rows.num_rows)
     return pa.concat_tables([spec.bound.output.empty_table(), *found])
 
 
@@ -576,8 +576,8 @@ class Run(WatchedRun):
                 if not self._reading:
                     yield from operator.push(SourceEnded())
             case Heartbeat() if self._tells_time:
-                told = as_integer(item.time, self._kind)
-                yield from operator.push(WatermarkArrived(told, name, arrival))
+                promise = as_integer(item.time, self._kind)
+                yield from operator.push(WatermarkArrived(promise, name, arrival))
             case pa.RecordBatch() if size:
                 if self._controller is not None:
                     self._controller.spend(size)

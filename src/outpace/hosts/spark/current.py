@@ -101,8 +101,8 @@ class CurrentFolder:
         frame.persist()
         try:
             # All of it runs in any case: Spark's own state has to follow the batch.
-            told = frame.count()
-            if batch != last and (told or last is None):
+            rows = frame.count()
+            if batch != last and (rows or last is None):
                 self._write(frame, stream, batch)
         finally:
             frame.unpersist()
@@ -140,8 +140,8 @@ class CurrentFolder:
         present = _last_rows(frame)
         if self.path.is_symlink():
             before = frame.sparkSession.read.parquet(self.path.resolve().as_uri())
-            told = frame.select(MATCH).distinct()
-            present = before.join(told, MATCH, "left_anti").unionByName(present)
+            ids = frame.select(MATCH).distinct()
+            present = before.join(ids, MATCH, "left_anti").unionByName(present)
         version = self.versions / f"{batch:012}"
         present.write.mode("overwrite").parquet(version.as_uri())
         note = json.dumps({"stream": stream, "batch": batch})

@@ -204,8 +204,8 @@ def _prepare(connection: Connection, target: _TargetTable, columns: Mapping[str,
                 detail=f"it has {', '.join(there)}",
                 hint="add the column, or write into another table",
             )
-        told = {n: there[n] if n in shown else kind for n, kind in columns.items()}
-        _make_staging(connection, target, told)
+        kinds = {n: there[n] if n in shown else kind for n, kind in columns.items()}
+        _make_staging(connection, target, kinds)
 
 
 def _make_table(
@@ -363,9 +363,10 @@ def _merge(
     from psycopg import sql
 
     shown = [sql.Identifier(name) for name in columns if name != DIFF]
-    told = [sql.SQL("told.{}").format(name) for name in shown]
+    new_values = [sql.SQL("told.{}").format(name) for name in shown]
     pairs = [
-        sql.SQL("{} = {}").format(name, value) for name, value in zip(shown, told, strict=True)
+        sql.SQL("{} = {}").format(name, value)
+        for name, value in zip(shown, new_values, strict=True)
     ]
     names: dict[str, sql.Composable] = {
         "table": sql.Identifier(*target.table),
@@ -375,7 +376,7 @@ def _merge(
         "match": sql.Identifier(MATCH),
         "diff": sql.Identifier(DIFF),
         "columns": sql.SQL(", ").join(shown),
-        "values": sql.SQL(", ").join(told),
+        "values": sql.SQL(", ").join(new_values),
         "set": sql.SQL(", ").join(pairs),
     }
     several = connection.execute(sql.SQL(_SEVERAL).format(**names), [tokens]).fetchone()
@@ -409,8 +410,8 @@ def _stage(
     if first is None:
         return
     token = str(uuid.uuid4())
-    placed = [_PLACE] if target.current else []
-    listed = sql.SQL(", ").join(map(sql.Identifier, (_TOKEN, *placed, *columns)))
+    place = [_PLACE] if target.current else []
+    listed = sql.SQL(", ").join(map(sql.Identifier, (_TOKEN, *place, *columns)))
     copied = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(
         sql.Identifier(*target.staging), listed
     )

@@ -214,10 +214,10 @@ def _is_local(master: str | None) -> bool:
 
 def check_cores(place: str | None) -> None:
     """Refuse a local master with a number of cores that no machine has."""
-    told = re.match(r"local\[\s*([0-9]+)", place or "")
-    if told is None:
+    cores = re.match(r"local\[\s*([0-9]+)", place or "")
+    if cores is None:
         return
-    digits = told[1].lstrip("0")
+    digits = cores[1].lstrip("0")
     # Python reads no more than some thousands of digits.
     if not digits or len(digits) > len(str(CORES_MAX)) or int(digits) > CORES_MAX:
         raise BindError(

@@ -213,20 +213,20 @@ _chains: WeakKeyDictionary[DataFrame, _QueryStages] = WeakKeyDictionary()
 
 def plan_frame(
     frame: DataFrame,
-    asked: Query | QueryGroup,
+    request: Query | QueryGroup,
     sources: tuple[str, ...] | None = None,
     *,
     replays: bool = False,
     heartbeats: str | None = None,
 ) -> Plan[StageDivision]:
     """Return how a query, or several together, would run on a stream."""
-    plan, _ = _planned(frame, asked, sources, replays=replays, heartbeats=heartbeats)
+    plan, _ = _planned(frame, request, sources, replays=replays, heartbeats=heartbeats)
     return plan
 
 
 def _planned(
     frame: DataFrame,
-    asked: Query | QueryGroup,
+    request: Query | QueryGroup,
     sources: tuple[str, ...] | None,
     *,
     timeouts: bool = False,
@@ -243,8 +243,8 @@ def _planned(
             hint='read spark.readStream.format("outpace.log").option("form", "blocks").load(path), '
             "and match that as it is",
         )
-    if isinstance(asked, Query):
-        query = _with_clock(frame, asked, before, told=heartbeats is not None)
+    if isinstance(request, Query):
+        query = _with_clock(frame, request, before, told=heartbeats is not None)
         partitions = _check_session(frame)
         plan = plan_stream(
             query,
@@ -257,7 +257,7 @@ def _planned(
         )
         return plan, partitions
     told = heartbeats is not None
-    queries = tuple(_with_clock(frame, query, before, told=told) for query in asked.queries)
+    queries = tuple(_with_clock(frame, query, before, told=told) for query in request.queries)
     partitions = _check_session(frame)
     plan = plan_group(
         QueryGroup(queries), schema, partitions, sources=sources, heartbeats=heartbeats
@@ -273,7 +273,7 @@ def _planned(
 
 def _chain(
     frame: DataFrame,
-    asked: Query | QueryGroup,
+    request: Query | QueryGroup,
     sources: tuple[str, ...] | None = None,
     *,
     timeouts: bool = False,
@@ -281,7 +281,7 @@ def _chain(
     heartbeats: str | None = None,
 ) -> _QueryStages:
     plan, partitions = _planned(
-        frame, asked, sources, timeouts=timeouts, replays=replays, heartbeats=heartbeats
+        frame, request, sources, timeouts=timeouts, replays=replays, heartbeats=heartbeats
     )
     return _QueryStages(plan, _cells(frame, plan, partitions))
 

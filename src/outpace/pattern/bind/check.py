@@ -94,14 +94,14 @@ def _place(node: ast.Pattern, tree: ast.Pattern) -> Span | None:
 
 def _check_definitions(query: Query, tree: ast.Pattern) -> None:
     known = ast.predicates(tree)
-    seen: set[str] = set()
+    names: set[str] = set()
     for name, expression in query.definitions:
         where = f"define {name}"
-        if name in seen:
+        if name in names:
             raise BindError(
                 f"variable '{name}' is defined twice", span=expression.span, where=where
             )
-        seen.add(name)
+        names.add(name)
         if name not in known:
             if name in dict(query.subsets):
                 raise BindError(f"'{name}' is a subset and cannot be defined", where=where)
@@ -146,26 +146,26 @@ def _subset_of_subset(
 def _cycle(start: str, unions: dict[str, tuple[str, ...]]) -> list[str]:
     """Return a way from a subset through subsets back to itself, or nothing."""
     stack = [[start]]
-    seen: set[str] = set()
+    names: set[str] = set()
     while stack:
         way = stack.pop()
         for member in unions.get(way[-1], ()):
             if member == start:
                 return [*way, start]
-            if member in unions and member not in seen:
-                seen.add(member)
+            if member in unions and member not in names:
+                names.add(member)
                 stack.append([*way, member])
     return []
 
 
 def _check_measures(query: Query) -> None:
-    seen: set[str] = set()
+    names: set[str] = set()
     for name, expression in query.outputs:
-        if name.lower() in seen:
+        if name.lower() in names:
             raise BindError(
                 f"measure '{name}' is defined twice", span=expression.span, where=f"measure {name}"
             )
-        seen.add(name.lower())
+        names.add(name.lower())
 
 
 def _check_skip(query: Query, tree: ast.Pattern) -> None:

@@ -32,16 +32,16 @@ def drift_fields(measures: tuple[BoundMeasure, ...], leading: tuple[str, ...]) -
         fields.append(pa.field(measure.name, pa.float64()))
         fields += [pa.field(measure.name + suffix, kind) for suffix in SHIFTED]
         fields.append(pa.field(measure.name + SPREAD, pa.float64()))
-    seen = {name.lower() for name in leading}
+    names = {name.lower() for name in leading}
     for field in fields:
-        if field.name.lower() in seen:
+        if field.name.lower() in names:
             raise BindError(
                 f"the result has two columns '{field.name}'",
                 where="drift",
                 detail="with drift, a measure v also gives v_low, v_middle, v_high and v_spread",
                 hint="rename a measure",
             )
-        seen.add(field.name.lower())
+        names.add(field.name.lower())
     return fields
 
 

@@ -137,13 +137,13 @@ class Traces(NamedTuple):
 def make_traces(state: RunState, vm: int, alone: bool) -> Traces:
     """Return room for the traces of a machine; a machine that is not alone has none."""
     machine = state.machines[vm]
-    seen = np.zeros(len(state.new_events), np.uint8)
+    flags = np.zeros(len(state.new_events), np.uint8)
     rows = np.empty(len(state.new_events), np.int64)
     count = 0
     for place in range(machine.first_producer, machine.end_producer):
         row = state.vertices[state.producers[place]].detail
-        if not seen[row]:
-            seen[row] = 1
+        if not flags[row]:
+            flags[row] = 1
             rows[count] = row
             count += 1
     turns = consumed = totals = 0

@@ -956,7 +956,7 @@ def test_few_rows_that_instances_have_travel_with_many_that_are_new() -> None:
     query = pairs().disorder(op.Speculative(5, alpha=0, checkpoints=model)).instances(2)
     disorder = bind_disorder(query, rows.schema)
     current = op.CurrentMatches()
-    with ParallelOperator(query, rows.schema, disorder=disorder) as operator:
+    with ParallelOperator(OperatorSpec(query, rows.schema, disorder=disorder)) as operator:
         for low in range(0, 4000, 1002):
             before = operator.front.changes
             for found in operator.push(EventsArrived(coming.slice(low, 1002))):
