@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("kind", INPUTS["spark"])
 @pytest.mark.parametrize("workload", [pytest.param("w2", marks=pytest.mark.soak), "w1k"])
 def test_a_workload_finds_what_it_finds_in_process(spark, folder, kind, workload):
-    n = 300_000
+    n = 100_000
     result = measure(spark, workload, kind, n, 2, 1, folder, warm_runs=0)
     expected = run(workload, n, 1)
     assert {name: result[name] for name in _SUMS} == {name: expected[name] for name in _SUMS}

@@ -419,6 +419,7 @@ def test_bad_arguments_are_refused_before_spark_is_started(folder: Path, name: s
     assert sorted(Path().iterdir()) == before
 
 
+@pytest.mark.soak
 def test_a_statement_joins_two_inputs_over_a_stop(streaming: SparkSession, folder: Path) -> None:
     sides = [some_rows(7, 60, side, end=300) for side in (0, 1)]
     tables = [

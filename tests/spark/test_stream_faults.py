@@ -50,6 +50,7 @@ def failure_of(frame: DataFrame, folder: Path) -> op.OutpaceError:
     return spark_error(failed.value)
 
 
+@pytest.mark.soak
 def test_a_damaged_segment_stops_the_stream_until_it_is_repaired(
     streaming: SparkSession, tmp_path: Path
 ) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-#: The examples of the profile that every test run uses.
+#: What the numbers that tests name are shares of: the profile of every test run draws 70.
 USUAL = 100
 
 
 def examples(usual: int) -> settings:
-    """Settings for a property that is tried so often in the usual profile, and in others alike.
+    """Settings for a property that is tried so often where the profile draws 100, and so on.
 
     A dear property takes fewer than others, one with much to find takes more; the profile
     `explore` raises them all.

@@ -164,7 +164,7 @@ def test_an_id_depends_on_what_the_query_means_and_not_on_how_it_runs() -> None:
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("windows", WINDOWS)
 def test_a_table_gives_the_ids_that_a_stream_of_its_rows_gives(windows: str, keyed: bool) -> None:
-    @examples(10)
+    @examples(6)
     @given(events, st.sampled_from(sorted(PATTERNS)), st.booleans(), st.booleans())
     def check(
         found: list[tuple[int, str, int]], pattern: str, duplicates: bool, ordered: bool
@@ -255,7 +255,7 @@ def test_matches_of_matches_keep_their_ids_where_others_come_in(how: str, all_ro
                 ids[tuple(row.values())].add(key)
         return ids
 
-    @examples(8)
+    @examples(5)
     @given(st.permutations(range(20)), st.integers(0, 20), st.sampled_from("kl"), st.integers(0, 1))
     def check(order: list[int], time: int, key: str, kind: int) -> None:
         found = [(row, "kl"[row % 5 % 2], row % 3 % 2) for row in order]
