@@ -3,9 +3,10 @@
 The front brings events into order, numbers them, says which windows they open and close, and which
 instance gets them (`front`). Instances match the windows that they are given; a partition without
 windows is the window that is always open (`instance`). The back puts their matches together, in
-their order (`back`). `WholeOperator` is the three together: it alone knows what becomes of each
-message between them. A host that has instances in places of their own carries deliveries to them
-and answers back. Each part is a state machine: a step is a function of its state and the message.
+their order (`back`). `WholeOperator` is the three together: it knows
+what becomes of each message between them. A host that has instances in places of their own carries
+deliveries to them and answers back; the stages of a Spark stream are the parts apart (`stage`).
+Each part is a state machine: a step is a function of its state and the message.
 
 Memory: that of the parts, see there.
 Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
