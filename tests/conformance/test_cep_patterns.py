@@ -24,7 +24,7 @@ import pyarrow as pa
 import pytest
 
 from outpace.engine.match.task import match_block, prepare, whole_block
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.errors import MatchError
 from outpace.hosts.local.table import match
 from outpace.pattern.builder import Fluent, Steps, col, step
@@ -314,7 +314,7 @@ def _by_twin(case: dict[str, Any]) -> Matches:
     table = _table(case)
     task = prepare(_query(case), table.schema)
     block = whole_block(task, table)
-    found = match_block(make_twin(task), block).found
+    found = match_block(TwinMatcher(task), block).found
     runs = [
         found.rows[low:high] for low, high in zip(found.offsets, found.offsets[1:], strict=False)
     ]

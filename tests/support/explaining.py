@@ -7,7 +7,7 @@ from support.strategies import patterns
 
 from outpace.engine.match.partitions import WholePartitions
 from outpace.engine.match.task import prepare
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.errors import OutpaceError
 from outpace.pattern import ast
 from outpace.pattern.query import Query, WithinKind
@@ -17,7 +17,7 @@ CONDITIONS = ("x = 0", "x > 0", "x > PREV(x)", "x >= FIRST(x) AND x < 3", "COUNT
 
 
 def searched(table: pa.Table, query: Query) -> WholePartitions:
-    return WholePartitions(prepare(query, table.schema), table, make_twin)
+    return WholePartitions(prepare(query, table.schema), table, TwinMatcher)
 
 
 @st.composite

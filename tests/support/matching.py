@@ -14,7 +14,7 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.contract import WORK_AT_ONCE, Block, Matcher, Outcome, Pace, Resume, Task
 from outpace.engine.match.masks import Ask
 from outpace.engine.match.program import compile_program
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.pattern import ast
 from outpace.pattern.ast import Link, Mode
 from outpace.pattern.bound import BoundQuery, Constant, Predicate, PredicateClass
@@ -105,7 +105,7 @@ class Case:
         return Task(bound, program, timeouts, step_budget, Pace(self.work))
 
     def matcher(self, **options: object) -> Matcher:
-        return make_twin(self.task(**options), lambda block: TablePredicates(self, block))  # type: ignore[arg-type]
+        return TwinMatcher(self.task(**options), lambda block: TablePredicates(self, block))  # type: ignore[arg-type]
 
     def prefix(self, size: int) -> Case:
         return replace(self, table=self.table[:size], times=self.times[:size])

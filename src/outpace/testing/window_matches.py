@@ -19,7 +19,7 @@ from outpace.engine.match.contract import Resume, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import prepare, whole_block
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.engine.rows.times import as_integers
 from outpace.pattern.bind.window_kinds import ByCount, BySession, ByTime, bind_windows
 from outpace.pattern.query import Query
@@ -115,7 +115,7 @@ def matches_in(task: Task, stream: pa.Table, window: CutWindow) -> list[WindowMa
     rows = list(window.rows)
     table = stream.take(pa.array(rows, pa.int64()))
     block = whole_block(task, table)
-    found = make_twin(task)(block, Resume.fresh(1 if rows else 0)).found
+    found = TwinMatcher(task)(block, Resume.fresh(1 if rows else 0)).found
     output, match_of = match_rows(task, block, found)
     variables = [position.variable for position in task.program.positions]
     ahead = reach_of(task).ahead

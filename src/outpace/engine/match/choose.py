@@ -9,7 +9,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.graph import GraphMatcher, make_graph_matcher
 from outpace.engine.match.join_matcher import JoinMatcher
 from outpace.engine.match.kernel import KernelMatcher, make_kernel
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.engine.match.uncertain_matcher import UncertainMatcher
 from outpace.pattern.query import Selection
 
@@ -38,7 +38,7 @@ def choose_matcher(task: Task) -> Matcher:
             compiled = make_graph_matcher(task)
         else:
             compiled = make_kernel(task)
-    return make_twin(task) if compiled is None else compiled
+    return TwinMatcher(task) if compiled is None else compiled
 
 
 def matcher_name(matcher: Matcher) -> str:

@@ -185,8 +185,6 @@ class Resume:
     @staticmethod
     def joined(parts: Sequence[Resume]) -> Resume:
         """Return the places of all parts, one part after the other."""
-        if len(parts) == 1:
-            return parts[0]
         return Resume(
             np.concatenate([one.next_start for one in parts]),
             np.concatenate([one.barrier for one in parts]),

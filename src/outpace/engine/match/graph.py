@@ -70,7 +70,7 @@ from outpace.engine.match.contract import (
 from outpace.engine.match.count_candidates import count_candidates, exact_sum, truth_table
 from outpace.engine.match.finality import known_from, wait_for_time
 from outpace.engine.match.graph_layout import graph_layout
-from outpace.engine.match.twin import stand_in
+from outpace.engine.match.twin import TwinMatcher
 from outpace.errors import MatchError
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
@@ -126,7 +126,8 @@ def make_graph_matcher(
     if layout is None:
         return None
     truth_of = truth or partial(truth_table, task)
-    return GraphMatcher(task, layout, _GraphRules.of(task), truth_of, takes_max, nodes_kept)
+    rules, twin = _GraphRules.of(task), TwinMatcher(task)
+    return GraphMatcher(task, layout, rules, truth_of, takes_max, nodes_kept, twin)
 
 
 @dataclass(frozen=True)
@@ -189,12 +190,13 @@ class GraphMatcher:
     truth: Callable[[Block], Booleans]
     takes_max: int
     nodes_kept: int
+    twin: TwinMatcher
     #: What to do about too many matches.
     hint: str = f"count them with .count(), {FEWER}"
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
-        if outcome := stand_in(self.task, block, resume, self.ready):
+        if outcome := self.twin.stand_in(block, resume, self.ready):
             return outcome
         with fitting(self.hint):
             truth = self.truth(block)
@@ -209,7 +211,7 @@ class GraphMatcher:
 
     def count(self, block: Block, resume: Resume) -> int:
         """Return how many matches a call has, which are given up as soon as they are counted."""
-        if outcome := stand_in(self.task, block, resume, self.ready):
+        if outcome := self.twin.stand_in(block, resume, self.ready):
             return len(outcome.found.start)
         with fitting():
             read = self._read(block, resume, self.truth(block), self.takes_max, listed=False)

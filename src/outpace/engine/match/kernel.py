@@ -46,7 +46,7 @@ from outpace.engine.match.finality import wait_for_time
 from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.program import ACCEPT, Program
-from outpace.engine.match.twin import make_twin, stand_in
+from outpace.engine.match.twin import TwinMatcher
 from outpace.engine.rows.partition import row_type
 from outpace.errors import MatchError
 from outpace.pattern.ast import Link
@@ -109,7 +109,7 @@ class KernelMatcher:
     def __init__(self, task: Task, plan: PathPlan) -> None:
         self._task = task
         self._plan = plan
-        self._twin = make_twin(task)
+        self._twin = TwinMatcher(task)
         self._program: ProgramArrays = program_arrays(task.program)
         self._rules: SearchRules = rules(task, plan.variables)
         self._masks = BlockMasks(plan.prefilters)
@@ -120,7 +120,7 @@ class KernelMatcher:
         """Match a block from where an earlier call stopped."""
         if not block.size:
             return self._twin(block, resume)
-        if outcome := stand_in(self._task, block, resume, self.ready):
+        if outcome := self._twin.stand_in(block, resume, self.ready):
             return outcome
         # Compiled arithmetic may give up (an overflow, say): the twin words the error, or has none.
         return self._run(block, resume) or self._twin(block, resume)

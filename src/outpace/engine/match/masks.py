@@ -7,13 +7,14 @@ read the match go through the row evaluator. Rows are numbered from the start of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from outpace.engine.arrays import Booleans
 from outpace.engine.evaluate.columns import predicate_mask
-from outpace.engine.evaluate.row import RowContext, compile_row
+from outpace.engine.evaluate.row import Evaluate, RowContext, compile_row
 from outpace.engine.match.contract import Block, Task
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.values import column_values
@@ -34,11 +35,22 @@ class Predicates(Protocol):
         ...
 
 
-class BlockPredicates:
-    """The bound predicates of a task over a block."""
+def bound_predicates(task: Task) -> Callable[[Block], Predicates]:
+    """Return what makes the predicates of a task over a block."""
+    compiled = [
+        compile_row(predicate.expression)
+        if predicate.kind is PredicateClass.PATH and predicate.expression is not None
+        else None
+        for predicate in task.bound.predicates
+    ]
+    return partial(_BlockPredicates, task, compiled)
 
-    def __init__(self, task: Task, block: Block) -> None:
-        self._task = task
+
+class _BlockPredicates:
+    """The bound predicates of a task over a block; those that read the run are compiled."""
+
+    def __init__(self, task: Task, compiled: Sequence[Evaluate | None], block: Block) -> None:
+        self._task, self._compiled = task, compiled
         self._block = block
         columns = {name: block.columns[name] for name in task.bound.columns}
         self._masks: list[Booleans | None] = [
@@ -59,14 +71,11 @@ class BlockPredicates:
     def asking(self, segment: int) -> Ask:
         """Return the function that answers for the variables without a mask."""
         low, high = (int(self._block.segments[segment + side]) for side in (0, 1))
-        compiled = [
-            None if predicate.expression is None else compile_row(predicate.expression)
-            for predicate in self._task.bound.predicates
-        ]
+        compiled = self._compiled
         context = RowContext(
             columns={
                 name: column_values(self._block.columns[name][low:high])
-                for name in self._task.bound.columns
+                for name in (self._task.bound.columns if any(compiled) else ())
             },
             size=high - low,
             names=self._task.program.names,

@@ -21,7 +21,7 @@ from outpace.engine.match.count_candidates import count_candidates, exact_sum
 from outpace.engine.match.graph import make_graph_matcher
 from outpace.engine.match.output import match_table, timed_out_table
 from outpace.engine.match.task import match_block, whole_block
-from outpace.engine.match.twin import make_twin, stand_in
+from outpace.engine.match.twin import TwinMatcher
 from outpace.pattern.query import Consume, Per, Selection, Skip
 
 
@@ -86,14 +86,14 @@ def count_matches(task: Task, block: Block, resume: Resume, twin: Matcher | None
     """
     countable = _nothing_is_ruled_out(task, block)
     if countable and block.size <= SMALL:
-        outcome = stand_in(task, block, resume, lambda _: is_compiled(count_rows))
+        outcome = TwinMatcher(task).stand_in(block, resume, lambda _: is_compiled(count_rows))
         if outcome is not None:
             return len(outcome.found.start)
     counts = count_candidates(task, block, resume) if countable else None
     if counts is None:
         if graph := make_graph_matcher(task):
             return graph.count(block, resume)
-        return len((twin or make_twin(task))(block, resume).found.start)
+        return len((twin or TwinMatcher(task))(block, resume).found.start)
     limits = [limit.count for limit in task.bound.query.limits if limit.per is Per.PARTITION]
     if not limits:
         return exact_sum(counts)

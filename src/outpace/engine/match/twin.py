@@ -21,7 +21,6 @@ from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.contract import (
     Block,
     BlockMatches,
-    Matcher,
     Outcome,
     PartialMatches,
     Resume,
@@ -29,7 +28,7 @@ from outpace.engine.match.contract import (
     Turns,
 )
 from outpace.engine.match.finality import NOTHING, Decision, Decisions
-from outpace.engine.match.masks import BlockPredicates, Predicates
+from outpace.engine.match.masks import Predicates, bound_predicates
 from outpace.engine.match.twin_search import (
     SearchPlan,
     SearchReach,
@@ -57,41 +56,8 @@ _STEP: Final = 40
 _STEPS_EACH: Final = 2
 
 
-def stand_in(
-    task: Task, block: Block, resume: Resume, ready: Callable[[int], bool]
-) -> Outcome | None:
-    """Match a block with the twin as long as no kernel does.
-
-    A small block is matched before Numba is loaded, and any that the kernel is not `ready` for
-    before it is compiled. None says that the kernel is ready or worth its wait.
-    """
-    early = head_start.left // _STEP
-    if early < _STEPS_EACH * block.size:
-        early = 0
-        if ready(block.size):
-            return None
-    most = min(_PATIENCE, task.step_budget)
-
-    def more() -> float:
-        return 0 if early and ready(block.size) else most
-
-    steps = StepBudget(min(early, most), more)
-    try:
-        return make_twin(task, steps=steps)(block, resume)
-    except TooManyStepsError:
-        return None
-    finally:
-        head_start.left -= _STEP * steps.work
-
-
-def make_twin(
-    task: Task,
-    predicates: Callable[[Block], Predicates] | None = None,
-    *,
-    steps: StepBudget | None = None,
-    turns: Turns | None = None,
-) -> Matcher:
-    """Return the twin matcher of a task.
+class TwinMatcher:
+    """The twin matcher of a task.
 
     Parameters
     ----------
@@ -99,35 +65,47 @@ def make_twin(
         The query.
     predicates
         What answers for the predicates over a block; by default the bound ones.
-    steps
-        What counts the steps of a call, and ends it with a TooManyStepsError.
     turns
-        What counts the steps of several calls otherwise, and refuses too many; by default those of
-        each call.
+        What counts the steps of several calls, and refuses too many; by default those of each call.
     """
-    plan = SearchPlan.of(
-        task.program,
-        [p.kind is PredicateClass.PATH for p in task.bound.predicates],
-        task.bound.within is not None,
-        WithinKind.FIRST_TO_LAST if task.bound.query.bound is None else task.bound.query.bound.kind,
-        step_budget=task.step_budget,
-        remember=not task.timeouts,
-    )
-    rules = _MatchRules.of(task)
 
-    def match(block: Block, resume: Resume) -> Outcome:
-        truth = BlockPredicates(task, block) if predicates is None else predicates(block)
-        decisions = Decisions(block)
-        emitted = _EmittedMatches()
+    def __init__(
+        self,
+        task: Task,
+        predicates: Callable[[Block], Predicates] | None = None,
+        *,
+        turns: Turns | None = None,
+    ) -> None:
+        within = task.bound.query.bound
+        self.task = task
+        self._predicates = bound_predicates(task) if predicates is None else predicates
+        self._turns = turns
+        self._plan = SearchPlan.of(
+            task.program,
+            [p.kind is PredicateClass.PATH for p in task.bound.predicates],
+            task.bound.within is not None,
+            WithinKind.FIRST_TO_LAST if within is None else within.kind,
+            step_budget=task.step_budget,
+            remember=not task.timeouts,
+        )
+        self._rules = _MatchRules.of(task)
+
+    def __call__(self, block: Block, resume: Resume, steps: StepBudget | None = None) -> Outcome:
+        """Match a block from where an earlier call stopped.
+
+        Where `steps` are given, they are counted instead, and end it with a TooManyStepsError.
+        """
+        truth, decisions, emitted = self._predicates(block), Decisions(block), _EmittedMatches()
         parts: list[_SegmentMatcher] = []
-        taken = turns or Turns(task, block.size, STEP_COST)
+        taken = self._turns or Turns(self.task, block.size, STEP_COST)
 
         def more() -> float:
             taken.end(int(counted.work - counted.most) + _STEPS_AT_ONCE, parts[-1].row)
             return counted.work + _STEPS_AT_ONCE
 
         counted = steps or StepBudget(_STEPS_AT_ONCE, more)
-        for index, within in enumerate(block.withins(task.bound.within).tolist()):
+        plan, rules = self._plan, self._rules
+        for index, within in enumerate(block.withins(self.task.bound.within).tolist()):
             part = _SegmentMatcher(
                 plan, rules, block, resume, index, truth, decisions, emitted, counted, within
             )
@@ -138,10 +116,34 @@ def make_twin(
             emitted.found(),
             _resume(parts),
             np.array([part.keep_from for part in parts], np.int64),
-            emitted.timed_out() if task.timeouts else None,
+            emitted.timed_out() if self.task.timeouts else None,
         )
 
-    return match
+    def stand_in(
+        self, block: Block, resume: Resume, ready: Callable[[int], bool]
+    ) -> Outcome | None:
+        """Match a block as long as no kernel does.
+
+        A small block is matched before Numba is loaded, and any that the kernel is not `ready` for
+        before it is compiled. None says that the kernel is ready or worth its wait.
+        """
+        early = head_start.left // _STEP
+        if early < _STEPS_EACH * block.size:
+            early = 0
+            if ready(block.size):
+                return None
+        most = min(_PATIENCE, self.task.step_budget)
+
+        def more() -> float:
+            return 0 if early and ready(block.size) else most
+
+        steps = StepBudget(min(early, most), more)
+        try:
+            return self(block, resume, steps)
+        except TooManyStepsError:
+            return None
+        finally:
+            head_start.left -= _STEP * steps.work
 
 
 @dataclass(frozen=True)

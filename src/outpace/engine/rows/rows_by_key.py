@@ -119,7 +119,9 @@ class KeyedRows(Stateful):
         for place in np.flatnonzero(dropped).tolist():
             run = self._runs[place]
             run.live -= int(dropped[place])
-            if 2 * run.live < len(run.kept):
+            if not run.live:
+                run.kept = self._nothing
+            elif 2 * run.live < len(run.kept):
                 self._write(place, self._live_of(place))
 
     def _append(self, kept: RowsWithKeys) -> None:
@@ -132,9 +134,10 @@ class KeyedRows(Stateful):
             joining -= 1
             live += self._runs[joining].live
         if joining < len(self._runs) - 1:
-            parts = [self._live_of(place) for place in range(joining, len(self._runs))]
+            live_runs = [n for n in range(joining, len(self._runs)) if self._runs[n].live]
+            parts = [self._live_of(place) for place in live_runs]
             del self._runs[joining + 1 :]
-            self._write(joining, _joined(parts))
+            self._write(joining, parts[0] if len(parts) == 1 else _joined(parts))
 
     def _write(self, place: int, kept: RowsWithKeys) -> None:
         """Let a run be some rows, and note where those of each key are."""
@@ -155,10 +158,11 @@ class KeyedRows(Stateful):
     def _take_from(self, place: int, keys: Integers) -> RowsWithKeys:
         if not len(keys):
             return self._nothing
-        sizes = self._size[keys]
+        kept, sizes = self._runs[place].kept, self._size[keys]
         ends = np.cumsum(sizes)
-        rows = np.repeat(self._first[keys] - ends + sizes, sizes) + np.arange(sizes.sum())
-        kept = self._runs[place].kept
+        if ends[-1] == len(kept):
+            return kept
+        rows = np.repeat(self._first[keys] - ends + sizes, sizes) + np.arange(ends[-1])
         columns = [gather(column, rows) for column in kept.rows.columns]
         chosen = pa.table(columns, schema=kept.rows.schema)
         return RowsWithKeys(chosen, kept.key[rows], kept.numbers[:, rows])

@@ -34,7 +34,7 @@ from outpace.engine.match.graph import GraphMatcher
 from outpace.engine.match.identity import MatchIds, match_ids
 from outpace.engine.match.partitions import SMALL, count_matches
 from outpace.engine.match.program import ACCEPT, Program
-from outpace.engine.match.twin import STEP_COST, make_twin, stand_in
+from outpace.engine.match.twin import STEP_COST, TwinMatcher
 from outpace.engine.split.windows import Windows, take_windows
 from outpace.engine.window_match.covered_windows import covered_block, spans_of
 from outpace.engine.window_match.rows import Segments, joined, places
@@ -100,13 +100,14 @@ class _WindowCounter:
         else:
             # All windows together may take as many steps as one block with their rows.
             turns = Turns(task, int((self._high - self._low).sum()), STEP_COST)
-            matcher = make_twin(task, turns=turns)
+            matcher = TwinMatcher(task, turns=turns)
         self._matcher = matcher
         self._stretched = StretchMatcher(task, matcher)
 
     def count(self) -> int:
         if len(self._held.arrival) <= SMALL:
-            early = partial(stand_in, self._task, ready=lambda _: is_compiled(count_rows))
+            twin = TwinMatcher(self._task)
+            early = partial(twin.stand_in, ready=lambda _: is_compiled(count_rows))
             if (total := self._listed(early, self._parts(ROWS_AT_ONCE))) is not None:
                 return total
         in_order = bool((np.diff(self._high) >= 0).all())

@@ -106,9 +106,9 @@ class _Line(NamedTuple):
 
     def remembered(self, resume: Resume) -> Booleans:
         """Say which partitions must stay known even without rows."""
-        if self.reach.anchored:
-            return np.ones(len(resume.number), np.bool_)
-        return (resume.number > 0) & self.reach.numbered
+        if self.reach.anchored or not self.reach.numbered:
+            return np.full(len(resume.number), self.reach.anchored)
+        return resume.number > 0
 
 
 class _Share(NamedTuple):
@@ -169,6 +169,10 @@ class PartitionMatcher(Stateful):
         self.begun = 0
         # Most steps settle nothing, and to make an empty table takes as long as to find that out.
         self._no_timeouts: pa.Table = timed_out_schema(task).empty_table()
+        nothing = [line.nothing for line in self._lines]
+        matches = nothing[0] if joint is None else JointMatches(nothing)
+        none = np.zeros(0, np.int64)
+        self._unmoved = StepResult(matches, self._no_timeouts, none, none)
         self._begin()
 
     def _begin(self) -> None:
@@ -264,6 +268,9 @@ class PartitionMatcher(Stateful):
         passed = self._deadlines.passed(newest)
         _, numbers = events.codes
         keys = self._kept.keys if ended else distinct(numbers, passed)
+        if not len(keys) and not len(numbers):
+            self._watermark = newest
+            return self._unmoved
         self._stops.make_room(numbers)
         if self._joint is not None:
             self._own(numbers[events.codes[0]], rows)
@@ -459,16 +466,16 @@ class PartitionMatcher(Stateful):
             ordinals=ordinals,
             arrivals=arrivals,
             times=measured[0] if measured else numbers[0, :0],
-            within=None if self._joint is None or not self._timed else self._withins(keys[there]),
+            within=self._withins(keys[there]),
             **known,
         )
         return block, keys[there]
 
-    def _withins(self, keys: Integers) -> Integers:
-        """Return what WITHIN allows the matches of partitions."""
-        if self._joint is not None and self._joint.within is not None:
-            return self._joint.within[self._owners[keys]]
-        return np.full(len(keys), self.task.bound.within, np.int64)
+    def _withins(self, keys: Integers) -> Integers | None:
+        """Return what WITHIN allows the matches of partitions, where they may differ in it."""
+        if self._joint is None or self._joint.within is None:
+            return None
+        return self._joint.within[self._owners[keys]]
 
     def _newest(self, times: Integers) -> int:
         """Return the watermark after rows with these times."""
@@ -480,9 +487,7 @@ class PartitionMatcher(Stateful):
         self, block: Block, keys: Integers, shares: Sequence[_Share]
     ) -> tuple[Integers, Integers]:
         """Keep what is still needed of each partition; see `StepResult` for what is returned."""
-        resume = Resume.joined([one.outcome.resume for one in shares])
-        keep_from = np.concatenate([one.begin + one.outcome.keep_from for one in shares])
-        remembered = np.concatenate([one.line.remembered(one.outcome.resume) for one in shares])
+        resume, keep_from, remembered = _stopped(shares)
         self._stops.stop(keys, resume)
         begin, end = block.segments[:-1], block.segments[1:]
         back = 0 if block.ended else self._reach.back
@@ -511,14 +516,16 @@ class PartitionMatcher(Stateful):
         if self.task.bound.uncertainty is not None:
             self._wait_uncertain(keys, times, begin, end)
             return
-        within = self._withins(keys)
+        each = self._withins(keys)
+        within = self.task.bound.within if each is None else each
         oldest = np.maximum(self._watermark, NO_TIME + within) - within
-        young = times > np.repeat(oldest, np.diff(end, prepend=0))
-        young = np.append(np.flatnonzero(young), len(times))
+        if each is not None:
+            oldest = np.repeat(oldest, np.diff(end, prepend=0))
+        young = np.append(np.flatnonzero(times > oldest), len(times))
         row = young[np.searchsorted(young, begin)]
         waits = row < end
         deadline = np.full(len(keys), NEVER)
-        within = within[waits]
+        within = within if each is None else each[waits]
         deadline[waits] = np.minimum(times[row[waits]], NEVER - 1 - within) + within
         self._deadlines.replace(keys, deadline)
 
@@ -538,6 +545,18 @@ class PartitionMatcher(Stateful):
         since = np.minimum(times[row[waits]], NEVER - after[waits] - 2)
         deadline[waits] = since + after[waits] + 1
         self._deadlines.replace(keys, deadline)
+
+
+def _stopped(shares: Sequence[_Share]) -> tuple[Resume, Integers, Booleans]:
+    """Return where matching stopped, the rows to keep from there on, and what stays known."""
+    if len(shares) == 1:
+        ((line, _, _, outcome),) = shares
+        return outcome.resume, outcome.keep_from, line.remembered(outcome.resume)
+    return (
+        Resume.joined([one.outcome.resume for one in shares]),
+        np.concatenate([one.begin + one.outcome.keep_from for one in shares]),
+        np.concatenate([one.line.remembered(one.outcome.resume) for one in shares]),
+    )
 
 
 def _matches(task: Task, block: Block, found: BlockMatches) -> WindowMatches:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from outpace.engine.event import Events
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.engine.message import Emit, EventsArrived, Instruction, SourceEnded, WatermarkArrived
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
@@ -85,7 +85,7 @@ def fed_at_once(
     """
     query = replace(query.emit("changes"), order_of_arrival=None, instance_count=1, scheduler=None)
     # Nothing plainer knows of uncertain orders, and of joins.
-    choose = make_twin if query.uncertainty is None and query.join is None else choose_matcher
+    choose = TwinMatcher if query.uncertainty is None and query.join is None else choose_matcher
     operator = WholeOperator(OperatorSpec(query, events.schema, timeouts=timeouts, choose=choose))
     instructions: list[Instruction] = operator.step(EventsArrived(events))
     instructions += operator.step(SourceEnded() if time is None else WatermarkArrived(time))

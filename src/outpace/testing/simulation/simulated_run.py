@@ -17,7 +17,7 @@ from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.engine.message import ClockExchange
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
@@ -269,7 +269,7 @@ def _draw(
             ways.append(partial(sources, corrects=True))
     way = random.choice(ways)
     arrival = way(random, query, events, _PIECES[place])
-    choose = random.choice([make_twin, choose_matcher])
+    choose = random.choice([TwinMatcher, choose_matcher])
     if clocks is not None:
         choose = choose_matcher  # Nothing plainer knows of uncertain orders.
     timeouts = _times_out(query, corrects=corrects)

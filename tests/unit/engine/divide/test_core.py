@@ -20,7 +20,7 @@ from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.kernel import KernelMatcher, make_kernel
 from outpace.engine.match.output import match_table
 from outpace.engine.match.task import kept_columns, match_block, prepare, whole_block
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.errors import MatchError
 from outpace.pattern.query import Query
 
@@ -232,7 +232,7 @@ def test_rows_that_came_in_order_settle_matches_as_the_twin_says(pattern: str) -
     assert isinstance(kernel, KernelMatcher)
     kernel.compile_now()
     found = kernel(block, Resume.fresh(1)).found
-    expected = make_twin(task)(block, Resume.fresh(1)).found
+    expected = TwinMatcher(task)(block, Resume.fresh(1)).found
     assert len(expected.start)
     assert found.settled.tolist() == expected.settled.tolist()
 

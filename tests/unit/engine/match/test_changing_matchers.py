@@ -23,7 +23,7 @@ from outpace.engine.match.contract import Block, Outcome, Resume
 from outpace.engine.match.graph import make_graph_matcher
 from outpace.engine.match.kernel import make_kernel
 from outpace.engine.match.task import prepare
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.pattern.query import Query, Selection
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("id", pa.int64()), ("kind", pa.string())])
@@ -60,7 +60,7 @@ def test_changing_the_matcher_changes_nothing(
     everything = task.bound.query.effective_selection is Selection.ALL
     fast = make_graph_matcher(task) if everything else make_kernel(task)
     assert fast is not None
-    twin = make_twin(task)
+    twin = TwinMatcher(task)
     turns = itertools.cycle(order)
 
     def changing(block: Block, resume: Resume) -> Outcome:

@@ -16,7 +16,7 @@ from outpace.engine.kernels import graph_match as graph_match_module
 from outpace.engine.match import graph as graph_module
 from outpace.engine.match.contract import Block, Pace, Resume
 from outpace.engine.match.graph import make_graph_matcher
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.errors import MatchError
 from outpace.pattern import ast
 from outpace.pattern.ast import Link, Mode
@@ -133,7 +133,7 @@ def test_segments_with_a_common_watermark_settle_as_in_the_twin(case, other, end
             return None
 
     mine = make_graph_matcher(case.task(), lambda _: table)(block, Resume.fresh(2))
-    twin = make_twin(case.task(), lambda _: Predicates())(block, Resume.fresh(2))
+    twin = TwinMatcher(case.task(), lambda _: Predicates())(block, Resume.fresh(2))
     for name in ("segment", "start", "number", "offsets", "rows", "settled"):
         assert getattr(mine.found, name).tolist() == getattr(twin.found, name).tolist(), name
     assert (mine.keep_from >= twin.keep_from).all()

@@ -14,12 +14,11 @@ from outpace.compiler.kernel import head_start
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.match import contract as contract_module
 from outpace.engine.match import kernel as kernel_module
-from outpace.engine.match import twin as twin_module
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import WORK_AT_ONCE, Block, Pace, Resume
 from outpace.engine.match.kernel import chain_steps, make_kernel
 from outpace.engine.match.task import match_block, prepare, whole_block
-from outpace.engine.match.twin import make_twin, stand_in
+from outpace.engine.match.twin import TwinMatcher
 from outpace.engine.match.twin_search import StepBudget, TooManyStepsError
 from outpace.errors import BindError, MatchError
 from outpace.pattern.ast import Link, predicates, variables
@@ -159,7 +158,7 @@ def _compare(query, table, cut, watermark, work=0):
     task = _task(query, table)
     kernel = make_kernel(replace(task, pace=Pace(work)))
     assert kernel is not None
-    twin = make_twin(task)
+    twin = TwinMatcher(task)
     block = whole_block(task, table)
     fresh = Resume.fresh(len(block.segments) - 1)
     _same(_outcome(kernel, block, fresh), _outcome(twin, block, fresh))
@@ -264,7 +263,7 @@ def test_an_overflow_in_a_compiled_predicate_is_the_twins_error():
     with pytest.raises(Exception) as compiled:
         match_block(make_kernel(task), block)
     with pytest.raises(Exception) as plain:
-        match_block(make_twin(task), block)
+        match_block(TwinMatcher(task), block)
     assert str(compiled.value) == str(plain.value)
 
 
@@ -305,8 +304,8 @@ def test_a_search_that_takes_long_is_left_to_what_is_compiled(monkeypatch):
     matcher = make_kernel(task)
     block = whole_block(task, table)
     monkeypatch.setattr(head_start, "left", 200_000)
-    assert stand_in(task, block, Resume.fresh(1), lambda _: True) is None
-    _same(match_block(matcher, block), match_block(make_twin(task), block))
+    assert TwinMatcher(task).stand_in(block, Resume.fresh(1), lambda _: True) is None
+    _same(match_block(matcher, block), match_block(TwinMatcher(task), block))
 
 
 def test_what_predicates_read_of_a_run_is_counted_as_work():
@@ -316,25 +315,25 @@ def test_what_predicates_read_of_a_run_is_counted_as_work():
     task = prepare(query.measures(n="COUNT(*)"), table.schema)
     steps = StepBudget(4_000)
     with pytest.raises(TooManyStepsError):
-        make_twin(task, steps=steps)(whole_block(task, table), Resume.fresh(1))
+        TwinMatcher(task)(whole_block(task, table), Resume.fresh(1), steps)
     assert steps.taken < 1_000
 
 
 @pytest.mark.parametrize("ready", [True, False])
 def test_the_twin_does_not_begin_again_when_its_head_start_is_spent(monkeypatch, ready):
-    made = []
+    calls = []
 
-    def make(*args, **options):
-        made.append(args)
-        return make_twin(*args, **options)
+    class Counted(TwinMatcher):
+        def __call__(self, *args):
+            calls.append(args)
+            return super().__call__(*args)
 
     table = _letters("a" * 200)
     query = Query().order_by("ts").pattern("A+ B").define(A="A.ts >= FIRST(A.ts)", B="x = 'b'")
     task = prepare(query.measures(n="COUNT(*)"), table.schema)
     monkeypatch.setattr(head_start, "left", 200_000)
-    monkeypatch.setattr(twin_module, "make_twin", make)
-    outcome = stand_in(task, whole_block(task, table), Resume.fresh(1), lambda _: ready)
-    assert (outcome is None, len(made)) == (ready, 1)
+    outcome = Counted(task).stand_in(whole_block(task, table), Resume.fresh(1), lambda _: ready)
+    assert (outcome is None, len(calls)) == (ready, 1)
 
 
 def test_nanoseconds_are_cut_off_in_compiled_predicates_as_in_the_twin():
@@ -350,7 +349,7 @@ def test_nanoseconds_are_cut_off_in_compiled_predicates_as_in_the_twin():
     block = whole_block(task, table)
     found = match_block(make_kernel(task), block).found
     assert found.start.tolist() == [9, 19, 29, 39]
-    assert match_block(make_twin(task), block).found.start.tolist() == [9, 19, 29, 39]
+    assert match_block(TwinMatcher(task), block).found.start.tolist() == [9, 19, 29, 39]
 
 
 @pytest.mark.parametrize(

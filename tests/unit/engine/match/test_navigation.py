@@ -7,7 +7,7 @@ from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.kernel import make_kernel
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import match_block, prepare, whole_block
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.hosts.local.table import match
 from outpace.pattern.query import Query
 
@@ -26,7 +26,7 @@ def rows_that_fit(condition: str, pattern: str = "A") -> list[int]:
     query = BASE.pattern(pattern).define(A=condition).skip_to_next_row().measures(n="count(*)")
     task = prepare(query, TABLE.schema)
     block = whole_block(task, TABLE)
-    twin = match_block(make_twin(task), block).found.start.tolist()
+    twin = match_block(TwinMatcher(task), block).found.start.tolist()
     chosen = match_block(choose_matcher(task), block).found.start.tolist()
     assert chosen == twin
     return twin

@@ -11,7 +11,7 @@ from outpace.engine.match import twin
 from outpace.engine.match.after import FIRST_ROW, MISSING
 from outpace.engine.match.contract import Block, Resume
 from outpace.engine.match.task import match_block, prepare, whole_block
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.errors import MatchError
 from outpace.pattern.query import Query
 
@@ -34,7 +34,7 @@ def query(pattern, names="ABC", **definitions):
 def runs(asked, table, **options):
     task = prepare(asked, table.schema)
     task = replace(task, **options)
-    found = match_block(make_twin(task), whole_block(task, table)).found
+    found = match_block(TwinMatcher(task), whole_block(task, table)).found
     return [
         found.rows[low:high].tolist()
         for low, high in zip(found.offsets, found.offsets[1:], strict=False)
@@ -124,7 +124,7 @@ def stream_block(rows, *, ended=False, watermark=NO_TIME):
 
 def timed_twin(pattern, within):
     asked = query(pattern).within(within)
-    return make_twin(prepare(asked, letters("a").schema))
+    return TwinMatcher(prepare(asked, letters("a").schema))
 
 
 def test_the_watermark_settles_a_silent_partition():
@@ -149,7 +149,7 @@ def test_a_watermark_before_the_deadline_settles_nothing():
 def test_rows_that_are_only_looked_ahead_at_are_not_taken():
     asked = query("A B")
     block = stream_block([("p", "a", 0), ("p", "b", 1)])
-    twin = make_twin(prepare(asked, letters("a").schema))
+    twin = TwinMatcher(prepare(asked, letters("a").schema))
     hidden = Block(
         block.columns,
         block.segments,
@@ -166,12 +166,12 @@ def test_rows_that_are_only_looked_ahead_at_are_not_taken():
 def test_a_match_that_is_found_does_not_wait_for_another_way_to_it():
     asked = query("A -> (B | B !C)").select("all")
     block = stream_block([("p", "a", 0), ("p", "b", 1)])
-    found = make_twin(prepare(asked, letters("a").schema))(block, Resume.fresh(1)).found
+    found = TwinMatcher(prepare(asked, letters("a").schema))(block, Resume.fresh(1)).found
     assert found.settled.tolist() == [1]
 
 
 def test_what_a_skip_rules_out_is_not_kept():
-    twin = make_twin(prepare(query("A B"), letters("a").schema))
+    twin = TwinMatcher(prepare(query("A B"), letters("a").schema))
     outcome = twin(stream_block([("p", "a", 0), ("p", "b", 1), ("p", "c", 2)]), Resume.fresh(1))
     assert outcome.keep_from.tolist() == [3]
     assert outcome.resume.next_start.tolist() == [3]
@@ -188,6 +188,6 @@ def test_matches_that_end_with_the_same_row_share_what_they_had_to_know(monkeypa
 
     monkeypatch.setattr(twin._SegmentMatcher, "_pass_settled_starts", noted)
     task = prepare(query("A ->> B ->> C").select("all"), letters("a").schema)
-    match_block(make_twin(task), whole_block(task, letters("aaabbbccc")))
+    match_block(TwinMatcher(task), whole_block(task, letters("aaabbbccc")))
     assert len(seen) == 3**3
     assert len({id(reach) for reach in seen}) == 3

@@ -20,7 +20,7 @@ from outpace.engine.match import graph, kernel
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Outcome, Resume, Task
 from outpace.engine.match.task import prepare, whole_block
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.pattern.ast import predicates
 from outpace.pattern.query import Query
 
@@ -60,7 +60,7 @@ def compile_at_once():
 
 
 @examples(40)
-@given(st.integers(0, 1 << 32), st.sampled_from([choose_matcher, make_twin]))
+@given(st.integers(0, 1 << 32), st.sampled_from([choose_matcher, TwinMatcher]))
 def test_each_partition_has_the_matches_of_its_own_within(
     seed: int, choose: Callable[[Task], Matcher]
 ) -> None:

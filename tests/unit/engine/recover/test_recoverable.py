@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from outpace.engine.event import EVENT_ID
 from outpace.engine.instance import Instance
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 from outpace.engine.message import (
     ClockExchange,
     Deliver,
@@ -363,7 +363,7 @@ def drawn(random: Random) -> tuple[OperatorSpec, pa.Table]:
         [random.choice((None, *range(8))) for _ in range(size)],
     ]
     events = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], SCHEMA)
-    return OperatorSpec(query, SCHEMA, choose=random.choice([make_twin, choose_matcher])), events
+    return OperatorSpec(query, SCHEMA, choose=random.choice([TwinMatcher, choose_matcher])), events
 
 
 def pieces(random: Random, size: int) -> Iterator[tuple[int, int]]:

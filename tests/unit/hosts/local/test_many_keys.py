@@ -15,7 +15,7 @@ from support.properties import examples
 
 import outpace as op
 from outpace.engine.match.task import prepare
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import TwinMatcher
 
 SCHEMA = pa.schema({"ts": pa.int64(), "id": pa.int64(), "kind": pa.string(), "key": pa.int64()})
 
@@ -114,13 +114,13 @@ def test_partial_matches_time_out_in_one_order_however_a_stream_is_cut(
     task = prepare(QUERIES[name], SCHEMA, timeouts=True)
 
     def late(places: list[int]) -> list[dict[str, object]]:
-        operator = FedOperator(task.bound.query, SCHEMA, given=task, choose=make_twin)
+        operator = FedOperator(task.bound.query, SCHEMA, given=task, choose=TwinMatcher)
         found = []
         for begin, end in itertools.pairwise([0, *places, table.num_rows]):
             found += operator.push(table.slice(begin, end - begin)).timed_out.to_pylist()
             if resumed:
                 state = operator.state()
-                operator = FedOperator(task.bound.query, SCHEMA, given=task, choose=make_twin)
+                operator = FedOperator(task.bound.query, SCHEMA, given=task, choose=TwinMatcher)
                 operator.restore(state)
         return found + operator.advance(1000).timed_out.to_pylist()
 
