@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
+from multiprocessing.forkserver import ensure_running
 from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Final
@@ -44,6 +45,8 @@ _STARTING: Final = threading.Lock()
 def process_context(*modules: str) -> BaseContext:
     """Return how processes are started: fresh, never as a copy of a process with threads.
 
+    The server that they are copies of begins to load the library, if it runs not yet.
+
     Parameters
     ----------
     modules
@@ -54,11 +57,21 @@ def process_context(*modules: str) -> BaseContext:
     context = multiprocessing.get_context("forkserver")
     # The server loads the library once; processes that it starts then need no time for that.
     context.set_forkserver_preload(["outpace.hosts.processes.preload", *modules])
+    with _STARTING, _main_if_needed(None):
+        ensure_running()
     return context
 
 
-def load_aside() -> None:
-    """Load what a front and most sources need while processes start and the first events come."""
+def load_aside(*, processes: bool) -> None:
+    """Load what a front and most sources need while the first events come, and what processes do.
+
+    Parameters
+    ----------
+    processes
+        Whether there will be any.
+    """
+    if processes:
+        process_context()
     threading.Thread(target=load_numba, name="outpace-load", daemon=True).start()
 
 

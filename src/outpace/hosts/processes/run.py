@@ -230,7 +230,7 @@ def match_in_processes(query: Query, table: pa.Table, progress: Progress | None 
         spec, rows = with_ids(spec, rows)
     report = progress or (lambda done, total: None)
     found: list[pa.Table] = []
-    load_aside()
+    load_aside(processes=True)
     with ParallelOperator(spec) as operator:
         rows = in_order(spec.bound, rows, spec.time)
         for begin in range(0, rows.num_rows, BLOCK_ROWS):
@@ -376,7 +376,7 @@ class Run(WatchedRun):
 
     def _run(self) -> Generator[pa.Table, None, None]:
         reader: SourceReader | None = None
-        load_aside()
+        load_aside(processes=not isinstance(self._query, QueryGroup))
         try:
             for found in self._recovered():
                 if found.num_rows:
