@@ -22,7 +22,7 @@ Last, a hundred queries in one group (`op.group`), block by block in turns with 
 itself, over a quarter of the events; `ratio` is how much more processor time the runs take, but for
 the first tenth. The queries of `group` differ in thresholds and in three K, those of `group-within`
 in thresholds and in WITHIN, and those of `group-mixed` in all of these and in nine patterns. Those
-of `group-strict` differ in thresholds, and each has to look at all events: its pattern is strict.
+of `group-strict` differ in thresholds, and their pattern is strict.
 """
 
 import argparse

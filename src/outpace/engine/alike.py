@@ -2,6 +2,9 @@
 
     rows with bits ──► each row for each query that can use it ──► one operator ──► by query
 
+A query whose steps may follow each other at once also gets the first row that is of no use to it
+behind one that is: those after it, of the same key, decide nothing any more.
+
 What a step costs is mostly what it costs for each operator, however few rows come. Here all that
 is done with rows is done once for all queries: who a row is for is a part of its key, so each query
 has partitions of its own. Behind the order conditions on single rows are bits. So
@@ -13,7 +16,8 @@ the time as well: rows come in the order of their times, so where a match waits 
 the first row behind it, whoever it is for, comes before the first that is for its own query, and no
 row of its own lies between. In a saved state each query stands for itself.
 
-Memory: that of the operators of the queries, and some rows for each of a part of what is released.
+Memory: that of the operators of the queries, some rows for each of a part of what is released, and
+a byte for each query and key where rows that are of no use count.
 """
 
 from __future__ import annotations
@@ -60,12 +64,13 @@ _KEYS_MIN: Final = 1024
 def keys_of(member: GroupMember) -> str | None:
     """Return what queries have in common that one operator matches; None for one that has its own.
 
-    Of these all rows are of use that have a bit, and they are decided by rows and by time.
+    Of these all rows are of use that have a bit, and the first behind them, and they are decided by
+    rows and by time.
     """
     bound, query = member.bits.task.bound, member.query
     measures = [measure.expression for measure in bound.measures]
     if (
-        not member.drops
+        not (member.drops or member.drops_following)
         or len(bound.predicates) > BITS_MAX
         or member.whole.windows is not None
         or query.rows is not RowsPerMatch.ONE
@@ -106,7 +111,7 @@ class AlikeQueries(Stateful):
         Their bits, among those of others.
     """
 
-    CHANGED = ("operator", "_keys")
+    CHANGED = ("operator", "_keys", "_due")
 
     def __init__(self, members: Sequence[GroupMember], shared: SharedBits) -> None:
         self.members = members
@@ -124,6 +129,9 @@ class AlikeQueries(Stateful):
         for line, own in zip(places, numbers, strict=True):
             line[: len(own)] = own
         self._column, self._bit = np.where(places < 0, -1, np.divmod(places, _PER_COLUMN))
+        #: Whether each query gets rows that are of no use, and whether one is due, for each key.
+        self._ends = np.array([not one.drops for one in members], np.uint8)
+        self._due = self._ends[None].copy()
         self._nothing = self._spec.arriving.empty_table()
         #: What each gives where there is nothing.
         self._no_matches = [WindowMatches.none(one.spec.bound.output) for one in members]
@@ -147,16 +155,18 @@ class AlikeQueries(Stateful):
 
         After an error of a query, of which nobody knows which it is, nothing is taken.
         """
-        several = ended or released.useful.size * len(going) > _ROWS_AT_ONCE
+        released = released if self._ends.any() else released.useful
+        several = ended or released.size * len(going) > _ROWS_AT_ONCE
         before = self.operator.snapshot() if several else None
         emits: list[list[Emit]] = []
         try:
-            for stimulus in self._stimuli(released.useful, watermark, going, ended=ended):
+            for stimulus in self._stimuli(released, watermark, going, ended=ended):
                 said = self.operator.step(stimulus)
                 emits += [self._by_query(one) for one in said if isinstance(one, Emit)]
         except Exception:
             if before is not None:
                 self.operator = before
+            self._due[:] = self._ends  # One too many changes nothing.
             raise
         self._forget()
         return [[each[query] for each in emits] for query in going]
@@ -165,7 +175,9 @@ class AlikeQueries(Stateful):
         """Forget keys that no query knows a partition of, where these are most."""
         if len(self._keys) > 2 * self.operator.partitions + _KEYS_MIN:
             words = self.operator.front.keys.column(WHOSE.name).to_numpy()
-            self._keys.forget(np.setdiff1d(self._keys.numbers, words // len(self.members)))
+            unknown = np.setdiff1d(self._keys.numbers, words // len(self.members))
+            self._keys.forget(unknown)
+            self._due[unknown[unknown < len(self._due)]] = self._ends
 
     def _stimuli(
         self, released: SharedRows, watermark: int, going: Sequence[int], *, ended: bool
@@ -186,16 +198,24 @@ class AlikeQueries(Stateful):
         column, bit = self._column[whose], self._bit[whose]
         room = max(len(going), min(released.size * len(going), _ROWS_AT_ONCE))
         begin, count = 0, np.zeros(1, np.int64)
-        key = self._numbers(released) * len(self.members)
+        key = self._numbers(released)
+        line = np.zeros_like(key)
+        if self._ends.any():
+            line = key
+            self._make_room(int(key.max(initial=-1)) + 1)
+        ends = self._ends[whose]
         while begin < released.size:
             row_of = np.empty(room, row_type(released.size))
             query_of, words = np.empty(room, np.int32), np.empty(room, np.int64)
-            begin = share_rows(released.bits, column, bit, begin, row_of, query_of, words, count)
+            begin = share_rows(
+                *(released.bits, column, bit, begin, row_of, query_of, words, count),
+                *(line, whose, ends, self._due),
+            )
             given = int(count[0])
             if not given:
                 continue
             row_of, query_of, words = row_of[:given], query_of[:given], words[:given]
-            added = {WHOSE.name: pa.array(key[row_of] + whose[query_of])}
+            added = {WHOSE.name: pa.array(key[row_of] * len(self.members) + whose[query_of])}
             for field in self._spec.arriving:
                 if field.name.startswith(BITS):
                     first = _PER_COLUMN * int(field.name.removeprefix(BITS))
@@ -204,6 +224,13 @@ class AlikeQueries(Stateful):
                     added[field.name] = gather(released.column(field.name), row_of)
             columns = [added[name] for name in self._spec.arriving.names]
             yield pa.Table.from_arrays(columns, schema=self._spec.arriving)
+
+    def _make_room(self, keys: int) -> None:
+        """Make room for what is due to keys; of a new one nobody knows what came before."""
+        missing = keys - len(self._due)
+        if missing > 0:
+            more = np.repeat(self._ends[None], max(missing, len(self._due)), axis=0)
+            self._due = np.concatenate([self._due, more])
 
     def _numbers(self, released: SharedRows) -> Integers:
         """Return the number of the key of each row."""
@@ -263,7 +290,7 @@ class AlikeQueries(Stateful):
         if operators:
             states = {number: one.state() for number, one in operators.items()}
             fresh.restore(states_together(fresh.state(), keys, states, len(self.members)))
-        self.operator, self._keys = fresh, keys
+        self.operator, self._keys, self._due = fresh, keys, self._ends[None].copy()
 
 
 def _joint_spec(

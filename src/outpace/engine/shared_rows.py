@@ -66,7 +66,7 @@ class GroupMember:
         """Its pattern, where rows bring bits."""
         assert self.whole.task is not None
         unknown = self.disorder.changed(clocks=self.whole.sources is not None)
-        return with_bits(self.whole.task, unknown=unknown)
+        return with_bits(self.whole.task, unknown=unknown, follows=True)
 
     @cached_property
     def spec(self) -> OperatorSpec:
@@ -87,10 +87,17 @@ class GroupMember:
     @cached_property
     def drops(self) -> bool:
         """Whether rows that no step can use may be left out; timed-out rows tell their numbers."""
+        return self.bits.drop_unused and self._counts_used
+
+    @cached_property
+    def drops_following(self) -> bool:
+        """Whether they may where the row before, of the same key, is such a row."""
+        return self.bits.drop_following and self._counts_used
+
+    @property
+    def _counts_used(self) -> bool:
         whole = self.whole
-        if whole.timeouts or not self.bits.drop_unused:
-            return False
-        return not counts_unused(whole.bound, whole.windows)
+        return not whole.timeouts and not counts_unused(whole.bound, whole.windows)
 
     @cached_property
     def _nothing(self) -> pa.Table:

@@ -25,7 +25,12 @@ from outpace.pattern.query import WithinKind
 MEASURES = {"first": "FIRST(ts)", "last": "LAST(ts)", "n": "MATCH_NUMBER()"}
 
 
-PATTERNS = ["A -> B", "A -> B -> A", "A -> B+", "A -> B? -> A", "A -> C+ -> B"]
+RELAXED = ["A -> B", "A -> B -> A", "A -> B+", "A -> B? -> A", "A -> C+ -> B"]
+
+#: Rows that are of no use decide, too.
+STRICT = ["A B", "A+ B", "A B* C", "A -> B C", "A B -> C", "A !C", "A !C -> B"]
+
+PATTERNS = [*RELAXED, *STRICT]
 
 #: With WITHIN time decides about the last three.
 TIMED = [*PATTERNS, "A ->> B", "A -> !C -> B", "A -> B -> !C", "A -> !B"]

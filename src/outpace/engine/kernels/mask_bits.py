@@ -102,8 +102,15 @@ def share_rows(
     query_of: Numbers,
     words: Numbers,
     count: Numbers,
+    key: Numbers,
+    whose: Numbers,
+    ends: Numbers,
+    due: Numbers,
 ) -> int:
     """Give each query the rows that have any of its bits, row by row, as long as there is room.
+
+    Some also get the first row without a bit behind one that has any, which ends what follows each
+    other.
 
     Parameters
     ----------
@@ -118,6 +125,12 @@ def share_rows(
         Filled in: which row it is, which query gets it, and the bits that this has of it.
     count
         Filled in: how many were given.
+    key, whose
+        The line of `due` for each row, and the place in it of each query.
+    ends
+        For each query whether it gets rows that end what follows each other.
+    due
+        Changed: whether such a row is due.
 
     Returns
     -------
@@ -133,7 +146,8 @@ def share_rows(
                 if column[query, place] < 0:
                     break
                 word |= ((bits[column[query, place], row] >> bit[query, place]) & 1) << place
-            if word:
+            if word or due[key[row], whose[query]]:
+                due[key[row], whose[query]] = word != 0 and ends[query]
                 row_of[given] = row
                 query_of[given] = query
                 words[given] = word

@@ -55,11 +55,14 @@ class BitTask:
         What each bit says of a row; bits of a column from the lowest, columns in order.
     drop_unused
         Whether a row without any bit can be left out.
+    drop_following
+        Whether it can where the row before it, in its partition, has none either.
     """
 
     task: Task
     predicates: tuple[Predicate, ...]
     drop_unused: bool
+    drop_following: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -86,6 +89,8 @@ def with_bits(
     task: Task,
     computable: Callable[[BoundExpression], bool] = lambda _: True,
     unknown: frozenset[str] = frozenset(),
+    *,
+    follows: bool = False,
 ) -> BitTask:
     """Return the query with bits, or as it was where they would save neither column nor row.
 
@@ -98,6 +103,8 @@ def with_bits(
     unknown
         The columns whose values events may still get, as the time: conditions that read one stay,
         too.
+    follows
+        Whether it is of use that rows without a bit can be left out behind such a row.
 
     Examples
     --------
@@ -121,7 +128,9 @@ def with_bits(
         _with_bit(predicate, variable, bits, settled)
         for variable, predicate in enumerate(bound.predicates)
     ]
-    drop = len(bits) == len(bound.predicates) and _skips_unused(task)
+    fits = len(bits) == len(bound.predicates) and _sees_used(task)
+    drop = fits and task.program.skips_unused
+    following = fits and follows and task.program.needs_one_unused
     trees = [p.expression for p in predicates if p.expression is not None]
     trees += [measure.expression for measure in bound.measures]
     used = dict.fromkeys((*bound.partition_by, *bound.order_by))
@@ -131,7 +140,7 @@ def with_bits(
         used.update(dict.fromkeys(n.column for n in walk(tree) if isinstance(n, Read)))
     out = set(bound.output.names)
     saved = [name for name in bound.columns if name not in used and name not in out]
-    if not bits or not (drop or saved):
+    if not bits or not (drop or following or saved):
         return BitTask(task, (), False)
     fields = [pa.field(name, pa.uint8()) for name in _names(len(bits))]
     changed = replace(
@@ -140,7 +149,7 @@ def with_bits(
         columns=tuple(used),
         schema=pa.schema([*bound.schema, *fields]),
     )
-    return BitTask(replace(task, bound=changed), tuple(bits), drop)
+    return BitTask(replace(task, bound=changed), tuple(bits), drop, following)
 
 
 def bit_columns(
@@ -242,12 +251,7 @@ def _bit_test(bit: int) -> BoundExpression:
     return Apply(pa.bool_(), "in", (column, *holding))
 
 
-def _skips_unused(task: Task) -> bool:
-    """Say whether a row that fits no variable leaves no trace."""
-    reach = reach_of(task)
-    return (
-        task.program.skips_unused
-        and not reach.back
-        and not reach.ahead
-        and task.bound.query.rows is not RowsPerMatch.ALL_WITH_UNMATCHED
-    )
+def _sees_used(task: Task) -> bool:
+    """Say whether nothing but the pattern looks at a row that fits no variable."""
+    reach, rows = reach_of(task), task.bound.query.rows
+    return not reach.back and not reach.ahead and rows is not RowsPerMatch.ALL_WITH_UNMATCHED

@@ -115,15 +115,22 @@ class Program:
         Not where a row counts by its place: for a take or a negation that the very next row
         decides, for the partition's first or last row, and where a row alone is an empty match.
         """
-        return not self.matches_empty and not any(
-            move.at_start
-            or move.at_end
-            or any(negation.immediate for negation in move.negations)
+        return self.needs_one_unused and not any(
+            any(negation.immediate for negation in move.negations)
             # The first take and the end of a match follow nothing.
             or (moves is not self.initial and move.target != ACCEPT and move.link is Link.STRICT)
             for moves in (self.initial, *self.follow)
             for move in moves
         )
+
+    @property
+    def needs_one_unused(self) -> bool:
+        """Whether of rows that fit no variable, and follow each other, the first alone counts.
+
+        It ends what the very next row decides, and those behind it decide nothing.
+        """
+        moves = (move for each in (self.initial, *self.follow) for move in each)
+        return not self.matches_empty and not any(one.at_start or one.at_end for one in moves)
 
     @property
     def matches_unseen(self) -> bool:
