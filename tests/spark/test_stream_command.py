@@ -338,6 +338,51 @@ def test_a_statement_over_generated_events_on_the_console(
     assert len(listeners()) == before
 
 
+def test_rows_that_are_heartbeats_tell_the_time(streaming: SparkSession, folder: Path) -> None:
+    Path("all.sql").write_text(
+        "MATCH_RECOGNIZE (ORDER BY ts MEASURES A.ts AS at PATTERN (A) DEFINE A AS ts > 0)"
+    )
+    rows = pa.table({"ts": [1, 5, 3, 4], "told": pa.array([None, None, None, 4], pa.int64())})
+    with op.log.create("beats.log", rows.schema).writer() as writer:
+        writer.append(rows)
+    code, out, error = here(
+        *("all.sql", "--from", "log:beats.log", "--trigger", "available-now"),
+        *("--disorder", "PUNCTUATION", "--heartbeats", "told"),
+    )
+    assert code == 0, error
+    # The event of time 5 waits for the next heartbeat.
+    assert [line.strip() for line in out.splitlines()] == ["at", "1", "3"]
+
+
+@pytest.mark.soak
+def test_late_events_and_broken_lines_of_several_queries(
+    streaming: SparkSession, folder: Path
+) -> None:
+    clause = "MATCH_RECOGNIZE (ORDER BY ts MEASURES A.ts AS at PATTERN (A) DEFINE A AS ts > {})"
+    for name, least in (("all", 0), ("some", 4)):
+        Path(f"{name}.sql").write_text(clause.format(least))
+    Path("in").mkdir()
+    Path("in/1.jsonl").write_text('{"ts": 1}\n{"ts": 9}\n{"ts": \n')
+    arguments = [
+        *("all.sql", "some.sql", "--from", "in", "--from-format", "json", "--schema", "ts bigint"),
+        *("--to", "found", "--late-to", "late", "--invalid-to", "invalid", "--slack", "2"),
+        *("--trigger", "available-now"),
+    ]
+    code, _, error = here(*arguments)
+    assert code == 0, error
+    Path("in/2.jsonl").write_text('{"ts": 3}\n{"ts": 20}\n')
+    code, _, error = here(*arguments)
+    assert code == 0, error
+    assert {(row["query"], row["at"]) for row in written("found")} == {
+        ("all", 1),
+        ("all", 9),
+        ("some", 9),
+    }
+    assert {(row["query"], row["ts"]) for row in written("late")} == {("all", 3), ("some", 3)}
+    broken = {(row["query"], row["_corrupt_record"]) for row in written("invalid")}
+    assert broken == {("all", '{"ts": '), ("some", '{"ts": ')}
+
+
 REFUSED = {
     "no query": (
         ["missing.sql", "--from", "log:ticks.log"],

@@ -145,6 +145,10 @@ def stream(
         list[str] | None,
         typer.Option("--source", help="A source that the column source names; each by itself."),
     ] = None,
+    heartbeats: Annotated[
+        str | None,
+        typer.Option(help="A column; rows where it is not NULL are heartbeats, up to its time."),
+    ] = None,
     max_events: Annotated[
         int | None, typer.Option(min=1, max=10**10, help="The most events of one batch.")
     ] = None,
@@ -171,12 +175,12 @@ def stream(
     """Run a query over a stream; Ctrl-C stops it. With an output, the same command goes on.
 
     Several queries, and an op.group, read the stream once, and the column query says whose a row
-    is; then there are no side outputs. An op.Join reads two: --from LEFT --from RIGHT.
+    is; what times out is not shown then. An op.Join reads two: --from LEFT --from RIGHT.
 
     A clause or a query over a small source, a join and SELECT * FROM a JOIN b ON … WITHIN … run in
     process if rows go to the console. A folder or another output, --checkpoint, --recovery,
-    --source, side outputs, --metrics-port and other statements need Spark. Only a stream in process
-    is recorded.
+    --source, --heartbeats, side outputs, --metrics-port and other statements need Spark. Only a
+    stream in process is recorded.
     """
     settings = options.pairs(conf, "--conf")
     timing = trigger_of(trigger)
@@ -190,6 +194,7 @@ def stream(
         timed_out_to is not None,
         source_names(sender) if sender else (),
         recovery,
+        heartbeats,
     )
     columns = TextOptions(schema, options.one_character(delimiter), header)
     given = options.pairs(option, "--option")

@@ -6,7 +6,7 @@ it is, logs and generated events come as blocks, which cost far less to bring to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -90,10 +90,10 @@ class StreamInput:
             return self.rows(session)
         return replace(self, options={**self.options, "form": "blocks"}).rows(session)
 
-    def with_broken_lines(self, time: str, session: SparkSession) -> DataFrame:
+    def with_broken_lines(self, times: Collection[str], session: SparkSession) -> DataFrame:
         """Return the stream of a text with one more column: the line, where it cannot be read.
 
-        Such a line has no time, even if the time could be read, so it is an invalid event.
+        Such a line has no time, even if one could be read, so it is an invalid event.
         """
         from pyspark.sql import functions as sf
 
@@ -103,10 +103,10 @@ class StreamInput:
         options = {**self.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         schema = self.schema.append(pa.field(CORRUPT, pa.string()))
         frame = replace(self, options=options, schema=schema).rows(session)
-        if time not in self.schema.names:
-            return frame
-        readable = sf.when(sf.col(CORRUPT).isNull(), sf.col(quoted(time)))
-        return frame.withColumn(time, readable)
+        for time in {*times} & {*self.schema.names}:
+            readable = sf.when(sf.col(CORRUPT).isNull(), sf.col(quoted(time)))
+            frame = frame.withColumn(time, readable)
+        return frame
 
 
 def input_of(

@@ -156,5 +156,5 @@ def check_told(disorder: Disorder) -> None:
     if isinstance(disorder, Punctuation):
         raise BindError(
             "nobody tells outpace stream that no earlier event comes",
-            hint="wait with --slack '2 s', or give op.match a stream with withWatermark",
+            hint="let rows be heartbeats with --heartbeats COLUMN, or wait with --slack '2 s'",
         )

@@ -55,6 +55,8 @@ def why_spark(
         return "side outputs are written there"
     if additions.sources:
         return "sources are told apart there"
+    if additions.heartbeats is not None:
+        return "rows are heartbeats there"
     queries = [request] if isinstance(request, Query) else [query for _, query in request.files]
     if any(one.operator is not None or one.instance_count > 1 or not one.order for one in queries):
         return "the query is divided there"

@@ -51,6 +51,8 @@ class Additions:
         The identifiers of several sources, which the column `source` names; none where it is one.
     recovery
         Whether the log is read again where a state is lost.
+    heartbeats
+        The column whose rows are heartbeats where it has a value; None where there are none.
     """
 
     disorder: Disorder | None = None
@@ -60,6 +62,7 @@ class Additions:
     timed_out: bool = False
     sources: tuple[str, ...] = ()
     recovery: Literal["replay"] | None = None
+    heartbeats: str | None = None
 
     @property
     def sides(self) -> bool:
@@ -109,7 +112,8 @@ class Additions:
                 f"the invalid events of '{query.name}' have no place to go",
                 hint="--invalid-to FOLDER",
             )
-        check_told(disorder)
+        if self.heartbeats is None:
+            check_told(disorder)
         if self.timed_out and (query.bound is None or query.windows is not None):
             raise BindError(
                 f"'{query.name}' has no partial matches that time out",
@@ -124,20 +128,20 @@ def check_query(request: Request, inputs: Sequence[StreamInput], additions: Addi
     if additions.recovery is not None:
         _check_recovery(request, source)
     if isinstance(request, QueryFiles):
-        if additions.sides:
+        if additions.timed_out:
             raise UnsupportedError(
-                "queries that run together have no side outputs here",
-                hint="run each by itself, or use op.search(stream, op.group(...)) in Python",
+                "queries that run together do not show what times out", hint="run each by itself"
             )
         request.each(additions.of)
-        return
-    if isinstance(request, Query):
+    elif isinstance(request, Query):
         additions.of(request)
+    if isinstance(request, Query | QueryFiles):
         if additions.invalid and source.is_text and not isinstance(source.schema, pa.Schema):
             raise BindError("--invalid-to does not go with this input", hint="name a local folder")
         return
-    if additions.sides or additions.sources:
-        what = "side outputs" if additions.sides else "sources that are told apart"
+    if additions.sides or additions.sources or additions.heartbeats is not None:
+        what = "sources that are told apart" if additions.sources else "heartbeats"
+        what = "side outputs" if additions.sides else what
         if isinstance(request, Join):
             raise UnsupportedError(f"a join has no {what}", hint="leave the option out")
         raise BindError(
@@ -251,19 +255,23 @@ def found(
         left, right = (side.rows(session) for side in sides_of(inputs))
         return join_frames(left, right, additions.of_join(request))
     (source,) = inputs
-    if isinstance(request, QueryFiles):
-        queries = op.group(*request.each(additions.of))
-        return op.match(source.blocks(session), queries, sources=additions.sources or None)
-    query = additions.of(request)
-    if additions.invalid and source.is_text and query.order:
-        frame = source.with_broken_lines(query.order[0].column, session)
+    queries = (
+        request.each(additions.of) if isinstance(request, QueryFiles) else [additions.of(request)]
+    )
+    asked = op.group(*queries) if isinstance(request, QueryFiles) else queries[0]
+    times = {query.order[0].column for query in queries if query.order}
+    if additions.invalid and source.is_text and times:
+        frame = source.with_broken_lines(times, session)
     else:
         frame = source.blocks(session)
-    sources = additions.sources or None
-    if additions.sides:
-        search = op.search(frame, query, sources=sources, recovery=additions.recovery)
-        return search.outputs()
-    return op.match(frame, query, sources=sources, recovery=additions.recovery)
+    search = op.search(
+        frame,
+        asked,
+        sources=additions.sources or None,
+        recovery=additions.recovery,
+        heartbeats=additions.heartbeats,
+    )
+    return search.outputs() if additions.sides else search.matches()
 
 
 def _statement(

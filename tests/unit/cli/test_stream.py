@@ -189,6 +189,11 @@ def test_sources_are_told_apart_on_spark(tmp_path: Path) -> None:
     statement = SqlText("SELECT 1", "outpace", tmp_path / "s.sql")
     with pytest.raises(BindError, match="a statement has no sources that are told apart"):
         check_query(statement, [read], additions)
+    beats = Additions(op.Punctuation(), heartbeats="told")
+    assert why_spark(QUERY, [read], beats, TextOptions()) == "rows are heartbeats there"
+    check_query(QUERY, [read], beats)
+    with pytest.raises(BindError, match="a statement has no heartbeats"):
+        check_query(statement, [read], beats)
 
 
 def test_inputs_have_a_name_for_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
