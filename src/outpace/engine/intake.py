@@ -91,7 +91,7 @@ class Intake(SavedPart):
     @property
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
-        return self.order.watermark
+        return self.order.certain
 
     @property
     def passed(self) -> int:
@@ -355,7 +355,7 @@ class JoinedIntakes:
     @property
     def watermark(self) -> int:
         """No later event has a time before this, in any order; NO_TIME while one does not know."""
-        return min((one.order.watermark for one in self.each), default=int(NO_TIME))
+        return min((one.watermark for one in self.each), default=int(NO_TIME))
 
     @property
     def waits(self) -> JoinedWaits:

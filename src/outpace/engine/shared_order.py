@@ -1,7 +1,7 @@
 """Queries with one order of events: this order, and their operators.
 
 events with bits ──► order of all that agree on it ──► an operator of each query
-└──► one of queries that are alike
+                                                   └──► one of queries that are alike
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SharedOrder(Stateful):
         self._links = [by_slack[slack] for slack in sorted(by_slack)]
         whole = first.whole
         schema = pa.schema([*whole.schema, *shared.fields])
-        spec = replace(whole, schema=schema, given=whole.given)
+        spec = replace(whole, schema=schema)
         chained = [link[0].disorder for link in self._links]
         # What one query cannot use another may.
         order = (

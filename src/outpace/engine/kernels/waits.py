@@ -24,7 +24,6 @@ def wait_for_time(
     moments: Integers,
     order: Integers,
     final: int,
-    behind: int,
     now: int,
     found: Floats,
 ) -> None:
@@ -40,20 +39,17 @@ def wait_for_time(
         When the events of the piece arrived, as they lie in it, and where each is that arrived.
     final
         The watermark behind all of them.
-    behind
-        How far the watermark that counts stays behind this one.
     now
         When those go on that no event of the piece lets go.
     found
         The sum and the longest, to which is added.
     """
-    lowest = np.iinfo(np.int64).min + behind
     step, waited, longest = 0, 0.0, found[1]
     for row in range(len(times)):
         time = times[row]
         while step < len(met):
             reached = met[step + 1] if step + 1 < len(met) else final
-            if max(reached, lowest) - behind > time:
+            if reached > time:
                 break
             step += 1
         turn = moments[order[step]] if step < len(met) else now

@@ -96,7 +96,7 @@ class SlackChain(Order):
 
     def _pass_on(self, released: ReleasedEvents, *, ended: bool = False) -> ReleasedEvents:
         """Let events that a link lets go, late ones too, wait at the next; return all of them."""
-        found, greatest, steps = [released], self._links[0].greatest, released.steps
+        found, greatest = [released], self._links[0].greatest
         for link, slack in zip(self._links[1:], self._slacks[1:], strict=True):
             rows = as_table(released.rows)
             if released.late is not None:
@@ -110,9 +110,7 @@ class SlackChain(Order):
                 rows = pa.concat_tables([as_table(released.rows), as_table(last.rows)])
                 released = ReleasedEvents(rows, last.watermark, released.late)
             found.append(released)
-        if steps is not None:
-            steps = replace(steps, behind=self._slacks[-1] - self._slacks[0])
-        return replace(released, links=tuple(found), steps=steps)
+        return replace(released, links=tuple(found))
 
 
 def _checked(disorder: BoundDisorder) -> BoundDisorder:

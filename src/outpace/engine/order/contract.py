@@ -42,15 +42,12 @@ class WatermarkSteps:
         When they arrived, as they lie in the piece, and where each is that arrived.
     final
         The watermark behind all of them, before what was told with the piece.
-    behind
-        How far the watermark that counts stays behind this one.
     """
 
     met: Integers
     moments: Integers
     order: Integers
     final: int
-    behind: int = 0
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,6 @@ class ArrivalWaits(Waits):
                 read_only(steps.moments),
                 read_only(steps.order),
                 steps.final,
-                steps.behind,
                 self._now,
                 found,
             )

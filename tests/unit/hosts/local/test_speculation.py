@@ -575,3 +575,12 @@ def test_a_saved_stream_goes_on_with_other_checkpoints() -> None:
     again = op.resume(rises(checkpoints=op.checkpoints.Adaptive()), stream.state())
     for late in ((2, 2), (30, 1)):
         assert again.push(rows(late)).equals(stream.push(rows(late)))
+
+
+def test_the_watermark_is_what_no_later_row_lies_before_though_rows_go_on_early() -> None:
+    query = op.Query("q").order_by("ts").pattern("A B").define(B="ts > 0").measures(at="B.ts")
+    stream = op.open(query.disorder(op.Speculative(10, alpha=0.0)))
+    stream.push({"ts": [1, 9, 30]})
+    assert stream.watermark == 20
+    stream.push({"ts": [25]})
+    assert (stream.order.late, stream.watermark) == (0, 20)
