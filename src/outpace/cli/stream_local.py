@@ -115,9 +115,12 @@ class LocalStatus:
         if self.batch is None:
             return "waiting for the first events"
         rate = amount(self.events / self.seconds if self.seconds else 0.0)
-        rows = counted(self.rows, "row")
-        parts = [f"batch {self.batch} in {seconds(self.seconds)}", f"{rate} events/s", rows]
-        return ", ".join([*parts, *([f"{self.late:,} late"] if self.late else [])])
+        return f"batch {self.batch} in {seconds(self.seconds)}, {rate} events/s, {self.total()}"
+
+    def total(self) -> str:
+        """Return what came of all events."""
+        late = f", {self.late:,} late" if self.late else ""
+        return f"{counted(self.rows, 'row')}{late}"
 
 
 def _ordered(query: Query) -> Query:
@@ -250,7 +253,7 @@ def run_in_process(
             view.show()
             if going and pause:
                 stop.event.wait(max(0.0, pause - (time.monotonic() - began)))
-    messages.print(Text(counted(status.rows, "row")))
+    messages.print(Text(status.total()))
 
 
 def _clock_sources(request: Query | QueryFiles | Join) -> set[str]:

@@ -2,6 +2,8 @@
 
 events with bits ──► order of all that agree on it ──► an operator of each query
                                                    └──► one of queries that are alike
+
+Memory: that of the order and of the operators.
 """
 
 from __future__ import annotations

@@ -346,9 +346,10 @@ def test_every_reorderer_is_chosen_by_an_option(said: str, meant: op.MPKSlack) -
     assert matcher.order.late
     assert expected
     arguments = ["--from", "disordered", "--trigger", "once", "--disorder", f"{said} ARRIVAL at"]
-    code, out, _ = stream("all.sql", *arguments)
+    code, out, error = stream("all.sql", *arguments)
     assert code == 0
     assert [int(line) for line in out[1:]][: len(expected)] == expected
+    assert error.endswith(f", {matcher.order.late} late\n")
 
 
 def test_an_event_that_several_queries_drop_is_late_once() -> None:

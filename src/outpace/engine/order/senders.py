@@ -46,7 +46,7 @@ def source_names(sources: Iterable[str]) -> tuple[str, ...]:
 
 def no_source(source: str | None, sources: Sequence[str]) -> DataError:
     """Return the error for a source that is not among those of a stream."""
-    hint = did_you_mean(source or "", sources) or f"there are {', '.join(sources[:10])}"
+    hint = did_you_mean(str(source or ""), sources) or f"there are {', '.join(sources[:10])}"
     return DataError(stray_reason(source), hint=hint)
 
 

@@ -34,7 +34,7 @@ from outpace.engine.order.moments import arrivals_of, take_moments
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.runs import moved
 from outpace.engine.rows.partition import one_array
-from outpace.engine.rows.times import as_integers, invalid_times
+from outpace.engine.rows.times import as_integers, invalid_times, reason_of
 from outpace.engine.state import ANY, State, integer, integers, require, typed
 from outpace.errors import DataError
 from outpace.pattern.bind.disorder import BoundDisorder
@@ -131,7 +131,7 @@ class SequenceOrder(Order):
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events as they arrive; after an error nothing is taken."""
-        rows, invalid = self._numbered(events.rows)
+        rows, invalid = self._usable(events.rows)
         numbered = replace(events, rows=rows)
         if self._arrival is None:
             released = self._take(numbered, False)
@@ -303,21 +303,31 @@ class SequenceOrder(Order):
         self._fractions = np.where(means < 0, math.nan, means)
         self._held, self._waits = held, np.stack([arrived, due])
 
-    def _numbered(self, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-        """Return the events that have a number, and those that have none with the reason."""
-        column = rows.column(self._number)
-        if not column.null_count:
+    def _usable(self, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+        """Return the events that have a number and a time, and the others with the reasons.
+
+        None of these is held: it would be refused with what lets it go, and with it again.
+        """
+        numbers, times = rows.column(self._number), rows.column(self._time)
+        unknown = np.asarray(one_array(numbers).is_null().to_numpy(zero_copy_only=False))
+        invalid = unknown | invalid_times(times)
+        if not invalid.any():
             return rows, None
-        reason = f"'{self._number}' is NULL, so nobody knows where the event belongs"
+        places = np.flatnonzero(invalid).tolist()
+        reasons = [
+            f"'{self._number}' is NULL, so nobody knows where the event belongs"
+            if unknown[row]
+            else reason_of(times, self._time, row)
+            for row in places
+        ]
         if self._disorder.invalid is Invalid.FAIL:
-            row = int(np.argmax(column.is_null().to_numpy()))
+            name = self._number if unknown[places[0]] else self._time
             raise DataError(
-                reason,
-                detail=f"row {row} of a piece of {rows.num_rows}, column '{self._number}'",
+                reasons[0],
+                detail=f"row {places[0]} of a piece of {rows.num_rows}, column '{name}'",
                 hint=quarantine_hint(self._disorder),
             )
-        without = rows.filter(column.is_null())
-        return rows.filter(column.is_valid()), with_reasons(without, [reason] * len(without))
+        return rows.filter(pa.array(~invalid)), with_reasons(rows.take(places), reasons)
 
     def _arrivals(self, rows: pa.Table, arrival: int) -> Integers:
         """Return when events arrived; the clock does not go back."""
