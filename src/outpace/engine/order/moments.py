@@ -7,8 +7,9 @@ whether its events may be taken so; otherwise it takes them in halves, down to s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -34,8 +35,6 @@ def arrivals_of(column: pa.ChunkedArray) -> Integers:
 def halves_of(events: EventsArrived, clock: Integers) -> Iterator[tuple[EventsArrived, slice]]:
     """Yield two pieces and which of the events they have; those of one moment stay together.
 
-    What is told with them is of later events than all of these.
-
     Parameters
     ----------
     events, clock
@@ -43,10 +42,27 @@ def halves_of(events: EventsArrived, clock: Integers) -> Iterator[tuple[EventsAr
     """
     middle = clock[len(clock) // 2]
     cut = int(np.searchsorted(clock, middle)) or int(np.searchsorted(clock, middle, "right"))
-    for part in (slice(0, cut), slice(cut, len(clock))):
-        rows = events.rows.slice(part.start, part.stop - part.start)
-        promise = events.watermark if part.stop == len(clock) else int(NO_TIME)
-        yield replace(events, rows=rows, watermark=promise), part
+    return pieces_of(events, [cut])
+
+
+def with_apart(
+    events: EventsArrived, clock: Integers, moments: Integers
+) -> Iterator[tuple[EventsArrived, slice]]:
+    """Yield pieces, as `halves_of`: what arrived at certain moments, and what came between."""
+    ends = np.concatenate([np.searchsorted(clock, moments, side) for side in ("left", "right")])
+    return pieces_of(events, np.setdiff1d(ends, [0, len(clock)]).tolist())
+
+
+def pieces_of(events: EventsArrived, cuts: Sequence[int]) -> Iterator[tuple[EventsArrived, slice]]:
+    """Yield the pieces between some places, and which of the events each has.
+
+    What is told with the events is of later ones than all of these.
+    """
+    size = events.rows.num_rows
+    for low, high in pairwise([0, *cuts, size]):
+        promise = events.watermark if high == size else int(NO_TIME)
+        rows = events.rows.slice(low, high - low)
+        yield replace(events, rows=rows, watermark=promise), slice(low, high)
 
 
 def take_moments(

@@ -6,7 +6,7 @@ that source alone, however the sources are mixed. Then they wait for those of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import ClassVar, Final
@@ -19,7 +19,7 @@ from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.message import ClockExchange, EventsArrived
 from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents, with_flags
 from outpace.engine.order.drift import UNKNOWN, ClockReading, SourceClock
-from outpace.engine.order.moments import arrivals_of, halves_of
+from outpace.engine.order.moments import arrivals_of, halves_of, with_apart
 from outpace.engine.order.reorderer import units_in
 from outpace.engine.order.runs import SortedRun, moved
 from outpace.engine.order.senders import Owners, SourceShares, no_source, owned
@@ -113,6 +113,9 @@ class ReorderedSources(Order):
         if isinstance(patience, tuple):
             patience = dict(patience)
         self._silence = None if patience is None else Silence(self._each, patience)
+        #: Whether it counts how far the other sources were when each event arrived: what is late
+        #: for its source alone goes on.
+        self._meets_others = self._arrival is not None and disorder.late is Late.CORRECT
         #: Events that went on although a silent source had not come so far, and those by source.
         self._unawaited = 0
         self._unawaited_of = dict.fromkeys(self._each, 0)
@@ -220,7 +223,7 @@ class ReorderedSources(Order):
         if events.source is not None:
             name = self._known(events.source)
             self._check_open(name)
-            if self._silence is not None:
+            if self._silence is not None or self._meets_others:
                 return self._take(events, None)
             aside = self._hand_over(name, self._each[name].push(events))
             return ReleasedEvents.joined([*filter(_sets_aside, [aside]), self._released()])
@@ -347,11 +350,11 @@ class ReorderedSources(Order):
 
     def _take(self, events: EventsArrived, owners: Owners | None) -> ReleasedEvents:
         """Take events; after an error stand where nothing of them was taken."""
-        if self._silence is None:
+        if self._silence is None and not self._meets_others:
             return self._take_stretch(events, owners, None)
-        before = self.snapshot()
+        before, now = self.snapshot(), int(NO_TIME) if self._silence is None else self._silence.now
         try:
-            return self._take_by_clock(events, owners, self._silence.now)
+            return self._take_by_clock(events, owners, now)
         except BaseException:
             self.become(before)
             raise
@@ -374,6 +377,9 @@ class ReorderedSources(Order):
     ) -> ReleasedEvents:
         """Take events at once if it stays the same who is silent, else in halves.
 
+        Where it counts how far the others were when an event arrived that is late for its source,
+        and their orders do not tell, what arrived with it is taken by itself.
+
         Parameters
         ----------
         events, owners
@@ -388,24 +394,43 @@ class ReorderedSources(Order):
                 name: np.full(1, events.arrival) if clock is None else clock[share]
                 for name, share in shares.each()
             }
-        if clock is not None and len(clock) and clock[0] < clock[-1]:
-            assert self._silence is not None
+        several = clock is not None and len(clock) > 0 and bool(clock[0] < clock[-1])
+        if several and self._silence is not None:
+            assert clock is not None
             if self._silence.changes(spoken, int(clock[-1]), self._missing()):
-                return self._take_halves(events, owners, clock)
+                return self._take_pieces(halves_of(events, clock), owners, clock)
+        before = self.snapshot() if several and self._meets_others else None
         first = events.arrival if clock is None else int(NO_TIME)
         if clock is not None and len(clock):
             first = int(clock[0])
         given = self._come_to(first, {name: int(at[-1]) for name, at in spoken.items()})
-        given += self._push_each(events, shares)
-        if clock is not None and len(clock) and clock[0] < clock[-1]:
+        aside, moments = self._push_each(events, shares)
+        if before is not None and len(moments):
+            assert clock is not None
+            self.become(before)
+            moments = np.maximum(moments, clock[0])
+            return self._take_pieces(with_apart(events, clock, moments), owners, clock)
+        given += aside
+        if several and self._silence is not None:
+            assert clock is not None
             # As if what arrived at the last moment had come by itself.
-            before = int(clock[int(np.searchsorted(clock, clock[-1])) - 1])
+            last = int(clock[int(np.searchsorted(clock, clock[-1])) - 1])
             for source, due in self._missing().items():
-                given += self._let_go(source, due, before)
+                given += self._let_go(source, due, last)
         return ReleasedEvents.joined([*given, self._released()])
 
-    def _push_each(self, events: EventsArrived, shares: SourceShares) -> list[ReleasedEvents]:
-        """Let sources take their events, all at once where that is possible."""
+    def _push_each(
+        self, events: EventsArrived, shares: SourceShares
+    ) -> tuple[list[ReleasedEvents], Integers]:
+        """Let sources take their events, all at once where that is possible.
+
+        Returns
+        -------
+        tuple
+            What they set aside; and when those arrived that are late for their sources, where it
+            counts how far the others were and nobody knows it.
+        """
+        no_moments = np.zeros(0, np.int64)
         promises = events.watermark != NO_TIME
         if len(shares.names) > 1 and not promises and self._disorder.late is not Late.CORRECT:
             orders = [self._each[name] for name in shares.names]
@@ -417,7 +442,8 @@ class ReorderedSources(Order):
                 for name, order in zip(shares.names, orders, strict=True):
                     self._note_time(name, order.watermark)
                 late = admitted.late
-                return [] if late is None else [self._aside(ReleasedEvents(late, 0, late))]
+                aside = [] if late is None else [self._aside(ReleasedEvents(late, 0, late))]
+                return aside, no_moments
         pieces = {}
         if events.source is not None:
             pieces[events.source] = events
@@ -437,18 +463,53 @@ class ReorderedSources(Order):
         except BaseException:
             self._each.update(before)
             raise
-        aside = [self._hand_over(name, one) for name, one in released.items()]
-        return list(filter(_sets_aside, aside))
+        moments = dict.fromkeys(released, no_moments)
+        if self._meets_others:
+            late = {name: one.late for name, one in released.items() if one.late is not None}
+            moments |= {n: arrivals_of(one.column(self._arrival)) for n, one in late.items()}
+        met = self._met(released, moments)
+        aside = [self._hand_over(name, one, met.get(name)) for name, one in released.items()]
+        unknown = [no_moments, *(one for name, one in moments.items() if name not in met)]
+        return list(filter(_sets_aside, aside)), np.concatenate(unknown)
 
-    def _take_halves(
-        self, events: EventsArrived, owners: Owners | None, clock: Integers
+    def _met(
+        self, released: Mapping[str, ReleasedEvents], moments: Mapping[str, Integers]
+    ) -> dict[str, Integers]:
+        """Return how far all sources were at moments, those of each; nothing where it is unknown.
+
+        It is known where the order of each source tells how its watermark moved with its events.
+        """
+        live = self._live()
+        steps = {name: one.steps for name, one in released.items()}
+        if not any(map(len, moments.values())) or any(one is None for one in steps.values()):
+            return {}
+        found = {}
+        for name, own in moments.items():
+            reached = np.full(len(own), _NEVER)
+            for source in live:
+                at = np.full(len(own), self._watermarks[source])
+                if (moved_by := steps.get(source)) is not None:
+                    clock = moved_by.moments[moved_by.order]
+                    before = np.append(moved_by.met, moved_by.final)
+                    at = before[np.searchsorted(clock, own)]
+                    at = np.where(at == NO_TIME, at, at + self._drift(source))
+                reached = np.minimum(reached, at)
+            found[name] = np.maximum(reached, self._watermark)
+        return found
+
+    def _take_pieces(
+        self,
+        pieces: Iterable[tuple[EventsArrived, slice]],
+        owners: Owners | None,
+        clock: Integers,
     ) -> ReleasedEvents:
-        """Take events in two stretches; those that arrived at one time stay together."""
-        halves = [
-            self._take_stretch(piece, None if owners is None else owners[part], clock[part])
-            for piece, part in halves_of(events, clock)
-        ]
-        return ReleasedEvents.joined(halves)
+        """Take events stretch after stretch; those that arrived at one time stay together."""
+        return ReleasedEvents.joined(
+            [
+                self._take_stretch(piece, None if owners is None else owners[part], clock[part])
+                for piece, part in pieces
+            ]
+        )
 
     def _come_to(self, clock: int, spoken: dict[str, int]) -> list[ReleasedEvents]:
         """Let the clock come to a time at which sources speak; return what that lets go."""
@@ -478,8 +539,13 @@ class ReorderedSources(Order):
             due = self._each[source].due
         return given
 
-    def _hand_over(self, source: str, released: ReleasedEvents) -> ReleasedEvents:
-        """Let events that a source lets go wait for those of the others; return the rest."""
+    def _hand_over(
+        self, source: str, released: ReleasedEvents, met: Integers | None = None
+    ) -> ReleasedEvents:
+        """Let events that a source lets go wait for those of the others; return the rest.
+
+        Those that are late met a watermark of all sources: this one, where nothing else is known.
+        """
         self._keep(source, released.rows)
         self._note_time(source, released.watermark)
         late = released.late
@@ -487,14 +553,15 @@ class ReorderedSources(Order):
             # Those go on that are late for their source alone: the others are not so far.
             drift = self._drift(source)
             times = as_integers(one_array(late.column(self._order.time))) + drift
-            behind = times < self._watermark
+            met = np.full(len(times), self._watermark) if met is None else met
+            behind = times < met
             self._keep(source, late.filter(pa.array(~behind)))
-            late = late.filter(pa.array(behind)) if behind.any() else None
+            late, met = (late.filter(pa.array(behind)) if behind.any() else None), met[behind]
             if late is not None and drift:
                 # What corrects goes to its place by the time of reference, too.
                 ticks = self._order.ticks(late) + self._order.in_ticks(drift)
                 late = self._waiting.timed(late, ticks)
-        return self._aside(replace(released, late=late))
+        return self._aside(replace(released, late=late), met)
 
     def _note_time(self, source: str, watermark: int) -> None:
         """Take note of how far time has come in a source, by its own clock."""
@@ -547,9 +614,9 @@ class ReorderedSources(Order):
         rows = rows.append_column(CLOCK_ERROR, pa.array(errors))
         return replace(admitted, rows=rows, places=None)
 
-    def _aside(self, released: ReleasedEvents) -> ReleasedEvents:
+    def _aside(self, released: ReleasedEvents, met: Integers | None = None) -> ReleasedEvents:
         """Return what a source sets aside, without what it lets go; it met the others, too."""
-        return replace(released, rows=self._nothing, watermark=self._watermark, met=None)
+        return replace(released, rows=self._nothing, watermark=self._watermark, met=met)
 
     def _released(self) -> ReleasedEvents:
         """Take the events that those of no source can come before any more."""

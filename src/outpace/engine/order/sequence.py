@@ -131,7 +131,8 @@ class SequenceOrder(Order):
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events as they arrive; after an error nothing is taken."""
-        rows, invalid = self._usable(events.rows)
+        self._check_times(events.rows)
+        rows, invalid = self._numbered(events.rows)
         numbered = replace(events, rows=rows)
         if self._arrival is None:
             released = self._take(numbered, False)
@@ -303,31 +304,34 @@ class SequenceOrder(Order):
         self._fractions = np.where(means < 0, math.nan, means)
         self._held, self._waits = held, np.stack([arrived, due])
 
-    def _usable(self, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-        """Return the events that have a number and a time, and the others with the reasons.
+    def _check_times(self, rows: pa.Table) -> None:
+        """Refuse events whose times cannot be used, unless such are set aside in their turn.
 
-        None of these is held: it would be refused with what lets it go, and with it again.
+        One that is held would be refused with what lets it go, and with it again.
         """
-        numbers, times = rows.column(self._number), rows.column(self._time)
-        unknown = np.asarray(one_array(numbers).is_null().to_numpy(zero_copy_only=False))
-        invalid = unknown | invalid_times(times)
-        if not invalid.any():
+        times = rows.column(self._time)
+        if self._disorder.invalid is Invalid.FAIL and (wrong := invalid_times(times)).any():
+            row = int(np.argmax(wrong))
+            raise self._refused(reason_of(times, self._time, row), row, rows, self._time)
+
+    def _numbered(self, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+        """Return the events that have a number, and those that have none with the reason."""
+        column = rows.column(self._number)
+        if not column.null_count:
             return rows, None
-        places = np.flatnonzero(invalid).tolist()
-        reasons = [
-            f"'{self._number}' is NULL, so nobody knows where the event belongs"
-            if unknown[row]
-            else reason_of(times, self._time, row)
-            for row in places
-        ]
+        reason = f"'{self._number}' is NULL, so nobody knows where the event belongs"
         if self._disorder.invalid is Invalid.FAIL:
-            name = self._number if unknown[places[0]] else self._time
-            raise DataError(
-                reasons[0],
-                detail=f"row {places[0]} of a piece of {rows.num_rows}, column '{name}'",
-                hint=quarantine_hint(self._disorder),
-            )
-        return rows.filter(pa.array(~invalid)), with_reasons(rows.take(places), reasons)
+            row = int(np.argmax(column.is_null().to_numpy()))
+            raise self._refused(reason, row, rows, self._number)
+        without = rows.filter(column.is_null())
+        return rows.filter(column.is_valid()), with_reasons(without, [reason] * len(without))
+
+    def _refused(self, reason: str, row: int, rows: pa.Table, column: str) -> DataError:
+        return DataError(
+            reason,
+            detail=f"row {row} of a piece of {rows.num_rows}, column '{column}'",
+            hint=quarantine_hint(self._disorder),
+        )
 
     def _arrivals(self, rows: pa.Table, arrival: int) -> Integers:
         """Return when events arrived; the clock does not go back."""

@@ -76,6 +76,8 @@ class Run:
         self.given: list[tuple[int, int]] = []
         self.timed: list[int] = []
         self.late: list[int] = []
+        #: The watermark that each of them met, where that decides what is corrected.
+        self.met: list[tuple[int, int]] = []
 
     def _made(self) -> Order:
         disorder = bind_disorder(self._query, SCHEMA)
@@ -83,23 +85,29 @@ class Run:
 
     def push(self, rows: list[dict[str, Any]], told: int | None) -> None:
         more = {} if told is None else {"watermark": told}
-        self._take(self.order.push(EventsArrived(pa.Table.from_pylist(rows, SCHEMA), **more)))
+        before = self.order.watermark
+        events = EventsArrived(pa.Table.from_pylist(rows, SCHEMA), **more)
+        self._take(self.order.push(events), before)
 
     def finish(self) -> tuple[Any, ...]:
-        self._take(self.order.finish())
+        self._take(self.order.finish(), self.order.watermark)
         # Late events are told in any order.
-        return self.given, sorted(self.late), self.order.watermark
+        return self.given, sorted(self.late), self.order.watermark, sorted(self.met)
 
     def resume(self) -> None:
         state = State.decode(self.order.state().encode())
         self.order = self._made()
         self.order.restore(state)
 
-    def _take(self, released: ReleasedEvents) -> None:
+    def _take(self, released: ReleasedEvents, before: int) -> None:
         rows = released.rows.to_pylist()
         self.given += [(row["id"], row["ts"]) for row in rows]
         self.timed += [row["id"] for row in rows if row["timed"]]
-        self.late += [] if released.late is None else released.late["id"].to_pylist()
+        if released.late is not None:
+            late = released.late["id"].to_pylist()
+            self.late += late
+            met = [before] * len(late) if released.met is None else released.met.tolist()
+            self.met += zip(late, met, strict=True) if self._query.corrects else ()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -107,7 +115,7 @@ class Run:
 @given(
     moments=streams(),
     joined=st.lists(st.booleans(), min_size=9, max_size=9),
-    late=st.sampled_from(["drop", "pass", "side"]),
+    late=st.sampled_from(["drop", "pass", "side", "correct"]),
     order=st.sampled_from([("ts",), ("ts", "v")]),
     sources=st.sampled_from([None, SOURCES]),
     patience=st.none() | st.just("4 us"),
@@ -117,6 +125,8 @@ def test_any_cut_between_moments_gives_the_same(
     kind, moments, joined, late, order, sources, patience, saved
 ):
     settings: dict[str, Any] = {"late": late, "arrival": "at"}
+    if late == "correct":
+        settings["horizon"] = 2
     if sources is not None:
         settings["patience"] = patience
     if settings.get("patience") is not None or kind.startswith("numbers"):
@@ -151,7 +161,7 @@ def given_by(disorder: Disorder, *events: tuple[int, int, int, int]) -> tuple[An
         for place, event in enumerate(events)
     ]
     run.push(rows, None)
-    given, late, _ = run.finish()
+    given, late, *_ = run.finish()
     return given, late
 
 
