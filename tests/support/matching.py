@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -104,8 +105,8 @@ class Case:
         program = compile_program(self.pattern, LETTERS)
         return Task(bound, program, timeouts, step_budget, Pace(self.work))
 
-    def matcher(self, **options: object) -> Matcher:
-        return TwinMatcher(self.task(**options), lambda block: TablePredicates(self, block))  # type: ignore[arg-type]
+    def matcher(self, **options: Any) -> Matcher:
+        return TwinMatcher(self.task(**options), lambda block: TablePredicates(self, block))
 
     def prefix(self, size: int) -> Case:
         return replace(self, table=self.table[:size], times=self.times[:size])
