@@ -6,6 +6,8 @@ Whether what is taken matches is told by `uncertain_worlds`.
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from outpace.compiler.kernel import compiled_in_line, compiled_when_worth
 from outpace.engine.arrays import Booleans, Numbers
 from outpace.engine.kernels.uncertain_worlds import (
@@ -14,30 +16,36 @@ from outpace.engine.kernels.uncertain_worlds import (
     BETWEEN,
     CHOSEN,
     CURSOR,
+    EARLIEST,
     ENDING,
+    FITTING,
     GAP,
     HIGH,
-    LAST,
     LATEST,
     LEAST,
     LEAST_TAKEN,
+    LIMIT,
     LOW,
     MOST_TAKEN,
     OPEN,
+    PLAIN,
     POSITION,
     POSITIONS,
     STEP,
+    SURE,
     WAY,
     SearchedRows,
     SearchedSteps,
-    certain,
     confirms,
+    ends_plainly,
     first_at,
+    follows_plainly,
     is_chosen,
-    matches_as_seen,
+    is_sure,
     meets,
     possible,
     precedes,
+    surely_ends,
 )
 
 #: What a turn comes to: all is done, the tables are full, or Python is to have the floor.
@@ -45,6 +53,9 @@ DONE, FULL, PAUSED = 0, 1, 2
 
 #: Where a turn goes on: the start, how many events are taken, and what is written: matches, rows.
 START, DEPTH, FOUND, WRITTEN = range(4)
+
+#: So many ticks are looked at one by one.
+_NEAR: Final = 16
 
 #: Where the search goes on: with the next step, or with one more event of this one.
 _LEAVE, _STAY = 0, 1
@@ -57,34 +68,34 @@ def _open(
     level: Numbers,
     size: int,
     way: int,
-    low: int,
-    high: int,
-    end: int,
+    bounds: Numbers,
 ) -> None:
-    """Note the rows that may come next: behind a sure row that must not be between none is left."""
-    times, bound = events.times, steps.bound
+    """Note where the next event may be: up to a row that must surely not be before it, and some."""
+    times, next_rows, bound = events.times, events.next_rows, steps.bound
+    low, high = bounds[LOW], bounds[HIGH]
     before, step = level[CHOSEN, size - 1], level[STEP, size - 1]
-    level[WAY, size - 1] = way
+    earliest = first_at(times, low, high, before, times[before] - bound)
+    level[WAY, size - 1], level[EARLIEST, size - 1] = way, earliest
     if way == _LEAVE:
         level[STEP, size], level[GAP, size] = step + 1, steps.steps[BEHIND, step]
         steps.steps[BEGIN, step + 1] = size
-        row = events.earliest[level[LATEST, size - 1]]
+        row = earliest
+        if before < level[LATEST, size - 1]:
+            for place in range(size - 1):
+                row = max(row, level[EARLIEST, place])
     else:
         level[STEP, size], level[GAP, size] = step, steps.steps[BETWEEN, step]
         row = before + 1
-    level[CURSOR, size] = events.next_fitting[level[STEP, size], row]
-    gap = level[GAP, size]
+    level[CURSOR, size] = next_rows[steps.steps[FITTING, level[STEP, size]], row]
+    gap, sure = level[GAP, size], times[before] + bound + 1
     latest = level[LEAST, size - 1] + steps.within + bound
-    row = events.next_forbidden[gap, events.behind[before]]
-    if (steps.varying >> gap) & 1:
+    row = next_rows[gap, before + 1]
+    if row < high and times[row] < sure:
+        row = next_rows[gap, first_at(times, low, high, before, sure)]
+    if steps.varying[gap]:
         while row < high and times[row] < latest and not confirms(events, steps, level, gap, row):
-            row = events.next_forbidden[gap, row + 1]
-    last = high
-    if row < high:
-        last = events.behind[row]
-    if last == high or times[last - 1] >= latest:
-        last = first_at(times, low, last, before, latest)
-    level[LAST, size] = min(last, end) - 1
+            row = next_rows[gap, row + 1]
+    level[LIMIT, size] = min(latest - 1, times[row] + bound) if row < high else latest - 1
 
 
 @compiled_when_worth
@@ -103,85 +114,105 @@ def find_reach(
 
 
 @compiled_when_worth
-def find_next(
-    fits: Booleans,
-    steps: SearchedSteps,
-    every: Booleans,
-    forbidden: Numbers,
-    next_forbidden: Numbers,
-    next_any: Numbers,
-    next_fitting: Numbers,
-) -> None:
-    """Find the rows that must not be in gaps, and the next such row of each gap, and of each step.
-
-    `every` says of which gaps all rows are. What is found is described with `SearchedRows`.
-    """
-    size = len(forbidden)
-    forbidden[:] = 0
-    for gap in range(len(next_forbidden)):
-        found = next_forbidden[gap, size] = size
-        first, stop = steps.gaps[gap], steps.gaps[gap + 1]
+def find_next(fits: Booleans, steps: SearchedSteps, next_rows: Numbers, next_any: Numbers) -> None:
+    """Find the next row of each set; described with `SearchedRows`."""
+    size = fits.shape[1]
+    for number in range(len(next_rows)):
+        found = next_rows[number, size] = size
+        first, stop = steps.sets[number], steps.sets[number + 1]
+        if stop - first == 1 and not steps.every[number]:
+            own = fits[steps.set_variables[first]]
+            for row in range(size - 1, -1, -1):
+                found = row if own[row] else found
+                next_rows[number, row] = found
+            continue
         for row in range(size - 1, -1, -1):
-            there = every[gap]
+            there = steps.every[number]
             for place in range(first, stop):
-                there |= fits[steps.gap_variables[place], row]
+                there |= fits[steps.set_variables[place], row]
             found = row if there else found
-            forbidden[row] |= there << gap
-            next_forbidden[gap, row] = found
-    found = next_any[size] = size
-    for row in range(size - 1 if steps.sourced else -1, -1, -1):
-        found = row if forbidden[row] else found
-        next_any[row] = found
-    for step in range(len(steps.variables)):
-        found = next_fitting[step, size] = size
-        variable = steps.variables[step]
-        for row in range(size - 1, -1, -1):
-            found = row if fits[variable, row] else found
-            next_fitting[step, row] = found
+            next_rows[number, row] = found
+    if not steps.sourced:
+        return
+    next_any[:] = size
+    for step in range(steps.steps.shape[1]):
+        for line in (BETWEEN, BEHIND):
+            number = steps.steps[line, step]
+            if number >= 0:
+                for row in range(size):
+                    next_any[row] = min(next_any[row], next_rows[number, row])
+
+
+class OrderedMatches(NamedTuple):
+    """The matches of a block by their latest rows, and as they were found where that is the same.
+
+    Parameters
+    ----------
+    segment, start, number
+        For each match its segment, its first row, and its number.
+    offsets, taken, positions
+        Where the rows of each match begin, these, and their positions in the program.
+    times, sure
+        For each match the time of its latest row, and whether every order has it.
+    """
+
+    segment: Numbers
+    start: Numbers
+    number: Numbers
+    offsets: Numbers
+    taken: Numbers
+    positions: Numbers
+    times: Numbers
+    sure: Booleans
 
 
 @compiled_when_worth
 def order_found(
     rows: Numbers,
     ends: Numbers,
+    times: Numbers,
+    segments: Numbers,
+    numbers: Numbers,
     counts: Numbers,
     order: Numbers,
-    offsets: Numbers,
-    latest: Numbers,
-    sure: Booleans,
-    taken: Numbers,
-    positions: Numbers,
+    ordered: OrderedMatches,
 ) -> None:
-    """Order matches by their latest row, and as they were found where that is the same.
+    """Order matches.
 
     Parameters
     ----------
     rows, ends
         What was found.
-    counts
-        Zeros, one for each row and one more; then how many matches end before a row.
-    order, offsets, latest, sure
-        For each match in its place its number as it was found, where its rows begin, the latest of
-        them, and whether every order has it.
-    taken, positions
-        The rows of all matches, and their positions in the program.
+    times, segments, numbers
+        The times of rows, where segments begin, and how many matches each has had; gets how many it
+        has now.
+    counts, order
+        Room for a number of each row, and one more, and for one of each match.
+    ordered
+        Gets the matches.
     """
+    counts[:] = 0
     for match in range(len(ends)):
         counts[ends[match, 1] + 1] += 1
     for row in range(1, len(counts)):
         counts[row] += counts[row - 1]
+    for segment in range(len(segments) - 1):
+        for place in range(counts[segments[segment]], counts[segments[segment + 1]]):
+            numbers[segment] += 1
+            ordered.segment[place], ordered.number[place] = segment, numbers[segment]
     for match in range(len(ends)):
         place = counts[ends[match, 1]]
         order[place] = match
         counts[ends[match, 1]] = place + 1
-    written = offsets[0] = 0
+    written = ordered.offsets[0] = 0
     for place in range(len(ends)):
         match = order[place]
-        for number in range(ends[match - 1, 0] if match else 0, ends[match, 0]):
-            taken[written], positions[written] = rows[number, 0], rows[number, 1]
+        begin = ends[match - 1, 0] if match else 0
+        for number in range(begin, ends[match, 0]):
+            ordered.taken[written], ordered.positions[written] = rows[number, 0], rows[number, 1]
             written += 1
-        offsets[place + 1] = written
-        latest[place], sure[place] = ends[match, 1], ends[match, 2] == 1
+        ordered.offsets[place + 1], ordered.start[place] = written, rows[begin, 0]
+        ordered.times[place], ordered.sure[place] = times[ends[match, 1]], ends[match, 2] == 1
 
 
 @compiled_when_worth
@@ -194,11 +225,16 @@ def find_settled(
 ) -> None:
     """Find for each time the number of the first tick of a clock that is later.
 
-    Most times rise, which makes it fast.
+    Most times rise, and by little, which makes it fast.
     """
     tick = 0
     for place in range(len(awaited)):
-        tick = first_at(clock, 0, len(clock), tick, awaited[place] + 1)
+        time = awaited[place]
+        near = min(tick + _NEAR, len(clock))
+        while tick < near and clock[tick] <= time:
+            tick += 1
+        if tick == near or (tick > 0 and clock[tick - 1] > time):
+            tick = first_at(clock, 0, len(clock), tick, time + 1)
         settled[place] = numbers[tick] if tick < len(clock) else otherwise
 
 
@@ -229,8 +265,8 @@ def find_uncertain(
     work_at_once
         After so many rows Python has the floor.
     """
-    low, high, begin, end = bounds[LOW], bounds[HIGH], bounds[ENDING], bounds[OPEN]
-    times, last_step = events.times, steps.steps.shape[1] - 1
+    begin, end = bounds[ENDING], bounds[OPEN]
+    times, next_rows, last_step = events.times, events.next_rows, steps.steps.shape[1] - 1
     start, size, found, written = place[START], place[DEPTH], place[FOUND], place[WRITTEN]
     status, work = PAUSED, 0
     while work < work_at_once:
@@ -239,7 +275,7 @@ def find_uncertain(
             if start >= end:
                 status = DONE
                 break
-            row, step = events.next_fitting[0, start], 0
+            row, step = next_rows[steps.steps[FITTING, 0], start], 0
             start = row + 1
             if row >= end:
                 continue
@@ -247,15 +283,15 @@ def find_uncertain(
             level[LEAST, 0], level[LATEST, 0] = times[row], row
         else:
             row, step = level[CURSOR, size], level[STEP, size]
-            if row > level[LAST, size]:
+            if row >= end or times[row] > level[LIMIT, size]:
                 step = level[STEP, size - 1]
                 taken = size - steps.steps[BEGIN, step]
                 if level[WAY, size - 1] == _LEAVE and taken < steps.steps[MOST_TAKEN, step]:
-                    _open(events, steps, level, size, _STAY, low, high, end)
+                    _open(events, steps, level, size, _STAY, bounds)
                 else:
                     size -= 1
                 continue
-            level[CURSOR, size] = events.next_fitting[step, row + 1]
+            level[CURSOR, size] = next_rows[steps.steps[FITTING, step], row + 1]
             if is_chosen(level, size, row):
                 continue
             if steps.sourced and precedes(events.sources, level, size, row):
@@ -267,16 +303,23 @@ def find_uncertain(
             level[LEAST, size] = min(level[LEAST, size - 1], times[row])
             level[LATEST, size] = max(level[LATEST, size - 1], row)
         level[CHOSEN, size] = row
+        level[PLAIN, size] = follows_plainly(events, steps, level, size, row)
         size += 1
         taken = size - steps.steps[BEGIN, step]
         if step < last_step and taken >= steps.steps[LEAST_TAKEN, step]:
-            _open(events, steps, level, size, _LEAVE, low, high, end)
+            level[SURE, size - 1] = is_sure(events, steps, level, size, bounds)
+            _open(events, steps, level, size, _LEAVE, bounds)
             continue
         if taken >= steps.steps[LEAST_TAKEN, step] and level[LATEST, size - 1] >= begin:
-            sure = certain(events, steps, level, size, bounds)
+            if steps.trailing >= 0:
+                earliest = first_at(times, bounds[LOW], bounds[HIGH], row, times[row] - steps.bound)
+                level[EARLIEST, size - 1] = earliest
+            sure = is_sure(events, steps, level, size, bounds) and surely_ends(
+                events, steps, level, size, bounds
+            )
             if (
                 sure
-                or matches_as_seen(events, steps, level, size, bounds)
+                or ends_plainly(events, steps, level, size, bounds)
                 or possible(events, steps, level, size, bounds)
             ):
                 if found == len(ends) or written + size > len(rows):
@@ -299,7 +342,7 @@ def find_uncertain(
                 ends[found, 2] = sure
                 found += 1
         if taken < steps.steps[MOST_TAKEN, step]:
-            _open(events, steps, level, size, _STAY, low, high, end)
+            _open(events, steps, level, size, _STAY, bounds)
         else:
             size -= 1
     place[START], place[DEPTH], place[FOUND], place[WRITTEN] = start, size, found, written

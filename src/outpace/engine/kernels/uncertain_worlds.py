@@ -23,15 +23,18 @@ LOW, HIGH, ENDING, OPEN, SINCE, UNTIL = range(6)
 #: What comes of giving other events a place: all have one, one has none, or one drew a step down.
 PLACED, NOWHERE, DRAWN = range(3)
 
-#: What is known of each event of a match that is looked for: its row, the rows that may be the next
-#: one from the cursor up to the last, the least time and the last row so far, when
-#: it happened and its width, its step, the gap before it, and where the search goes on behind it.
-CHOSEN, CURSOR, LAST, LEAST, LATEST, AT, WIDTH, STEP, GAP, WAY = range(10)
-LINES: Final = 10
+#: What is known of each event of a match that is looked for: its row and the first one that may lie
+#: before that; where the next one is looked for, from the cursor up to a time; the least time and
+#: the last row so far; whether it may plainly follow, and whether every order has the steps up to
+#: it; when it happened and its width; its step, the gap before it, and where the search goes on.
+CHOSEN, EARLIEST, CURSOR, LIMIT, LEAST, LATEST, PLAIN, SURE, AT, WIDTH, STEP, GAP, WAY = range(13)
+LINES: Final = 13
 
-#: What is known of each step: how many events it takes, the gaps between and behind them, its first
-#: position in the program and how many it has; and where its events begin in what is chosen.
-LEAST_TAKEN, MOST_TAKEN, BETWEEN, BEHIND, POSITION, POSITIONS, BEGIN = range(7)
+#: What is known of each step: how many events it takes; the sets of rows that fit it, that must not
+#: be between its events, and behind them; its first position in the program and how many it has;
+#: and where its events begin in what is chosen.
+LEAST_TAKEN, MOST_TAKEN, FITTING, BETWEEN, BEHIND, POSITION, POSITIONS, BEGIN = range(8)
+STEP_LINES: Final = 8
 
 #: The parts of a comparison: what compares, and for both sides the column of values and the step.
 #: TOGETHER has for an event of the step where those begin and end in `pairs` that it holds with.
@@ -50,33 +53,29 @@ class SearchedRows(NamedTuple):
     ----------
     times, widths, sources, slots
         The time of each row, how far true ones may lie apart, and its source by number; room for a
-        number of each source.
-    earliest, behind
-        For each row the first that may lie before it by its time, and the first that surely lies
-        behind it, as far as the greatest width tells.
-    fits, next_fitting
-        For each variable the rows that may be it, as far as their own values tell; and for each
-        step the first such row from each row on.
-    forbidden, next_forbidden, next_any
-        For each row the gaps that it must not be in, as bits, as far as its own values tell; for
-        each gap the first such row from each row on; and, with sources, the first of some gap.
+        number of each source. Without sources that count the last two are empty.
+    fits
+        For each variable the rows that may be it, as far as their own values tell.
+    next_rows, next_any
+        For each set the first row of it from each row on; and, with sources, the first one that
+        must not be in some gap.
     codes, pairs
         Values that are compared, by column and row; rows that a row goes together with.
+    free
+        Whether all have the greatest width, only steps and gaps tell where in a match they are, and
+        none must be out of two gaps next to each other.
     """
 
     times: Numbers
     widths: Numbers
     sources: Numbers
     slots: Numbers
-    earliest: Numbers
-    behind: Numbers
     fits: Booleans
-    next_fitting: Numbers
-    forbidden: Numbers
-    next_forbidden: Numbers
+    next_rows: Numbers
     next_any: Numbers
     codes: Numbers
     pairs: Numbers
+    free: bool
 
 
 class SearchedSteps(NamedTuple):
@@ -86,14 +85,15 @@ class SearchedSteps(NamedTuple):
     ----------
     steps, variables
         What is known of each step, and its variable.
-    gaps, gap_variables
-        Where the variables of each gap begin; the variables.
+    sets, set_variables
+        The sets of rows that fit a step or must not be in a gap: where the variables of each begin,
+        and the variables, one of which a row has to fit.
+    every, varying
+        The sets that all rows are in, and those that comparisons decide about, too.
     conditions, comparisons
         Where the comparisons of each variable begin; the comparisons.
-    varying
-        The gaps that comparisons decide about, as bits.
     trailing
-        The gap behind the last event until WITHIN ends, or -1.
+        The set that must not be behind the last event until WITHIN ends, or -1.
     sourced
         Whether there are sources of several events.
     windowed
@@ -104,11 +104,12 @@ class SearchedSteps(NamedTuple):
 
     steps: Numbers
     variables: Numbers
-    gaps: Numbers
-    gap_variables: Numbers
+    sets: Numbers
+    set_variables: Numbers
+    every: Booleans
+    varying: Booleans
     conditions: Numbers
     comparisons: Numbers
-    varying: int
     trailing: int
     sourced: bool
     windowed: bool
@@ -210,8 +211,8 @@ def confirms(
     events: SearchedRows, steps: SearchedSteps, level: Numbers, gap: int, row: int
 ) -> bool:
     """Say whether a row that may be forbidden in a gap is, beside the events before it."""
-    for place in range(steps.gaps[gap], steps.gaps[gap + 1]):
-        variable = steps.gap_variables[place]
+    for place in range(steps.sets[gap], steps.sets[gap + 1]):
+        variable = steps.set_variables[place]
         if events.fits[variable, row] and meets(events, steps, level, variable, row):
             return True
     return False
@@ -238,29 +239,48 @@ def _last_slot(sources: Numbers, level: Numbers, size: int, row: int) -> int:
 
 
 @compiled_in_line
-def matches_as_seen(
+def follows_plainly(
+    events: SearchedRows, steps: SearchedSteps, level: Numbers, size: int, row: int
+) -> bool:
+    """Say whether a row may follow, for a reason that is quickly seen.
+
+    Either all events are as late as they can be, where none that is forbidden surely lies between
+    two of them; or all have their own times. Gaps that comparisons decide about may say no where it
+    is so.
+    """
+    if size == 0:
+        return True
+    if not level[PLAIN, size - 1] or events.times[row] > level[LIMIT, size] - steps.bound:
+        return False
+    before = level[CHOSEN, size - 1]
+    return events.free or before < row <= events.next_rows[level[GAP, size], before + 1]
+
+
+@compiled_in_line
+def ends_plainly(
     events: SearchedRows, steps: SearchedSteps, level: Numbers, size: int, bounds: Numbers
 ) -> bool:
-    """Say whether the chosen events match by their own times, in the order of the rows.
-
-    Gaps that comparisons decide about may say no where it is so.
-    """
-    times, next_forbidden = events.times, events.next_forbidden
-    first, last = level[CHOSEN, 0], level[CHOSEN, size - 1]
-    if times[last] - times[first] >= steps.within:
+    """Say whether events that may plainly follow each other match, for a reason quickly seen."""
+    if not level[PLAIN, size - 1]:
         return False
+    times, first, last = events.times, level[CHOSEN, 0], level[CHOSEN, size - 1]
     if steps.windowed and (times[first] < bounds[SINCE] or times[last] >= bounds[UNTIL]):
         return False
-    for place in range(1, size):
-        before, behind = level[CHOSEN, place - 1], level[CHOSEN, place]
-        if behind < before or next_forbidden[level[GAP, place], before + 1] < behind:
-            return False
     if steps.trailing < 0:
         return True
-    row = next_forbidden[steps.trailing, last + 1]
+    row = events.next_rows[steps.trailing, last + 1]
     if row >= bounds[HIGH] or (steps.windowed and times[row] >= bounds[UNTIL]):
         return True
     return bool(times[row] - times[first] >= steps.within)
+
+
+@compiled_in_line
+def _is_forbidden(
+    events: SearchedRows, steps: SearchedSteps, level: Numbers, gap: int, row: int
+) -> bool:
+    """Say whether a row must not be in a gap."""
+    there = events.next_rows[gap, row] == row
+    return there and (not steps.varying[gap] or confirms(events, steps, level, gap, row))
 
 
 @compiled_in_line
@@ -277,17 +297,10 @@ def _slot_of(
 
     Place p is behind p events; a trailing gap has one more, behind the end of WITHIN.
     """
-    earliest, gaps = 4 * (events.times[row] - base) - 2 * events.widths[row], events.forbidden[row]
+    earliest = 4 * (events.times[row] - base) - 2 * events.widths[row]
     while slot < ends and (
         earliest > level[AT, slot]
-        or (
-            slot > 0
-            and (gaps >> level[GAP, slot]) & 1
-            and (
-                not (steps.varying >> level[GAP, slot]) & 1
-                or confirms(events, steps, level, level[GAP, slot], row)
-            )
-        )
+        or (slot > 0 and _is_forbidden(events, steps, level, level[GAP, slot], row))
     ):
         slot += 1
     return slot
@@ -300,26 +313,25 @@ def _place_by_gap(
     level: Numbers,
     size: int,
     base: int,
-    until: int,
     high: int,
 ) -> int:
     """Give a place to each event that may lie in a gap that it must not be in.
 
-    Those further than the bound from both ends of a gap have a place before or behind it.
+    Those that may be before or behind the gap have one.
     """
-    times, settled = events.times, PLACED
+    times, widths, settled = events.times, events.widths, PLACED
     ends = size + (steps.trailing >= 0)
     for place in range(1, ends):
-        last = times[level[CHOSEN, place]] if place < size else until
-        next_forbidden = events.next_forbidden[level[GAP, place]]
-        row = next_forbidden[events.earliest[level[CHOSEN, place - 1]]]
-        while row < high and times[row] <= last + steps.bound:
-            slot = _slot_of(events, steps, level, ends, base, row, 0)
-            latest = 4 * (times[row] - base) + 2 * events.widths[row]
-            if slot > 0 and latest < level[AT, slot - 1] and not is_chosen(level, size, row):
-                level[AT, slot - 1] = latest
-                settled = DRAWN
-            row = next_forbidden[row + 1]
+        next_rows = events.next_rows[level[GAP, place]]
+        row = next_rows[level[EARLIEST, place - 1]]
+        while row < high and 4 * (times[row] - base) < level[AT, place]:
+            latest = 4 * (times[row] - base) + 2 * widths[row]
+            if latest < level[AT, place] and not is_chosen(level, size, row):
+                slot = _slot_of(events, steps, level, ends, base, row, 0)
+                if slot > 0 and latest < level[AT, slot - 1]:
+                    level[AT, slot - 1] = latest
+                    settled = DRAWN
+            row = next_rows[row + 1]
     return settled
 
 
@@ -331,6 +343,7 @@ def _place_by_source(
     size: int,
     base: int,
     until: int,
+    low: int,
     high: int,
 ) -> int:
     """Give a place to each event that must not be in some gap, in the order of its source."""
@@ -338,7 +351,7 @@ def _place_by_source(
     lowest = level[CHOSEN, 0]
     for place in range(1, size):
         lowest = min(lowest, level[CHOSEN, place])
-    first = row = next_any[events.earliest[lowest]]
+    first = row = next_any[first_at(times, low, high, lowest, times[lowest] - steps.bound)]
     while row < high and times[row] <= until + steps.bound:
         slots[sources[row]] = 0
         row = next_any[row + 1]
@@ -401,42 +414,37 @@ def possible(
         if steps.trailing >= 0:
             level[AT, size] = min(latest + 1, stop)
         if ordered:
-            settled = _place_by_source(events, steps, level, size, base, until, high)
+            settled = _place_by_source(events, steps, level, size, base, until, bounds[LOW], high)
         else:
-            settled = _place_by_gap(events, steps, level, size, base, until, high)
+            settled = _place_by_gap(events, steps, level, size, base, high)
         if settled != DRAWN:
             return settled == PLACED
 
 
 @compiled_in_line
-def _may_precede(times: Numbers, sources: Numbers, widths: Numbers, one: int, other: int) -> bool:
+def _may_precede(events: SearchedRows, steps: SearchedSteps, one: int, other: int) -> bool:
     """Say whether an event may have happened before another."""
-    if sources[one] == sources[other]:
+    if steps.sourced and events.sources[one] == events.sources[other]:
         return one < other
-    return bool(2 * (times[one] - times[other]) <= widths[one] + widths[other])
+    apart = events.times[one] - events.times[other]
+    return bool(2 * apart <= events.widths[one] + events.widths[other])
 
 
 @compiled_in_line
 def _may_divide(
-    times: Numbers,
-    sources: Numbers,
-    widths: Numbers,
-    level: Numbers,
-    begin: int,
-    end: int,
-    row: int,
+    events: SearchedRows, steps: SearchedSteps, level: Numbers, begin: int, end: int, row: int
 ) -> bool:
     """Say whether a row may lie between two events of a step."""
     for place in range(begin, end):
         one = level[CHOSEN, place]
-        if not _may_precede(times, sources, widths, one, row):
+        if not _may_precede(events, steps, one, row):
             continue
         for behind in range(begin, end):
             other = level[CHOSEN, behind]
             if (
                 one != other
-                and _may_precede(times, sources, widths, row, other)
-                and _may_precede(times, sources, widths, one, other)
+                and _may_precede(events, steps, row, other)
+                and _may_precede(events, steps, one, other)
             ):
                 return True
     return False
@@ -444,9 +452,8 @@ def _may_divide(
 
 @compiled_in_line
 def _may_lie(
-    times: Numbers,
-    sources: Numbers,
-    widths: Numbers,
+    events: SearchedRows,
+    steps: SearchedSteps,
     level: Numbers,
     begin: int,
     end: int,
@@ -454,79 +461,101 @@ def _may_lie(
     row: int,
 ) -> bool:
     """Say whether a row may lie behind all events of a step, and before all of the next."""
-    may = True
     for place in range(begin, end):
-        may &= _may_precede(times, sources, widths, level[CHOSEN, place], row)
+        if not _may_precede(events, steps, level[CHOSEN, place], row):
+            return False
     for place in range(end, after):
-        may &= _may_precede(times, sources, widths, row, level[CHOSEN, place])
-    return may
+        if not _may_precede(events, steps, row, level[CHOSEN, place]):
+            return False
+    return True
 
 
 @compiled_in_line
-def certain(
+def is_sure(
     events: SearchedRows, steps: SearchedSteps, level: Numbers, size: int, bounds: Numbers
 ) -> bool:
-    """Say whether the chosen events match with all true times."""
-    times, widths, sources = events.times, events.widths, events.sources
-    next_forbidden = events.next_forbidden
-    bound, within, varying, high = steps.bound, steps.within, steps.varying, bounds[HIGH]
-    count = steps.steps.shape[1]
+    """Say whether every order has all steps up to the last event."""
+    end = steps.steps[BEGIN, level[STEP, size - 1]]
+    if end > 0 and not level[SURE, end - 1]:
+        return False
+    return _surely_follows(events, steps, level, size, bounds)
+
+
+@compiled_in_line
+def _surely_follows(
+    events: SearchedRows, steps: SearchedSteps, level: Numbers, size: int, bounds: Numbers
+) -> bool:
+    """Say whether the events of the last step follow those of the one before in every order."""
+    times, widths, bound, high = events.times, events.widths, steps.bound, bounds[HIGH]
+    step = level[STEP, size - 1]
+    end = steps.steps[BEGIN, step]
     if steps.windowed:
-        for place in range(size):
+        for place in range(end, size):
             row = level[CHOSEN, place]
             if 2 * (times[row] - bounds[SINCE]) < widths[row]:
                 return False
             if 2 * (bounds[UNTIL] - times[row]) <= widths[row]:
                 return False
+    if size - end > 1:
+        gap = steps.steps[BETWEEN, step]
+        row = events.next_rows[gap, level[EARLIEST, end]]
+        while row < high and times[row] <= times[level[CHOSEN, size - 1]] + bound:
+            if (
+                _may_divide(events, steps, level, end, size, row)
+                and not is_chosen(level, size, row)
+                and _is_forbidden(events, steps, level, gap, row)
+            ):
+                return False
+            row = events.next_rows[gap, row + 1]
+    if step == 0:
+        return True
+    begin = steps.steps[BEGIN, step - 1]
+    for before in range(begin, end):
+        for behind in range(end, size):
+            if _may_precede(events, steps, level[CHOSEN, behind], level[CHOSEN, before]):
+                return False
+    gap, until = level[GAP, end], times[level[CHOSEN, end]] + bound
+    row = events.next_rows[gap, level[EARLIEST, end - 1]]
+    while row < high and times[row] <= until:
+        if (
+            _may_lie(events, steps, level, begin, end, size, row)
+            and not is_chosen(level, size, row)
+            and _is_forbidden(events, steps, level, gap, row)
+        ):
+            return False
+        row = events.next_rows[gap, row + 1]
+    return True
+
+
+@compiled_in_line
+def surely_ends(
+    events: SearchedRows, steps: SearchedSteps, level: Numbers, size: int, bounds: Numbers
+) -> bool:
+    """Say whether WITHIN holds in every order, and nothing forbidden is behind the last event."""
+    times, widths, within, high = events.times, events.widths, steps.within, bounds[HIGH]
+    count = steps.steps.shape[1]
     # The latest time that the first event may have, doubled, behind that of the first one chosen.
     base, start = times[level[CHOSEN, 0]], widths[level[CHOSEN, 0]]
+    begin = steps.steps[BEGIN, count - 1]
     for place in range(steps.steps[BEGIN, 1] if count > 1 else size):
         first = level[CHOSEN, place]
         start = min(start, 2 * (times[first] - base) + widths[first])
-        for other in range(steps.steps[BEGIN, count - 1], size):
+        for other in range(begin, size):
             last = level[CHOSEN, other]
             if 2 * (times[last] - times[first]) + widths[first] + widths[last] >= 2 * within:
                 return False
-    for step in range(count - 1):
-        begin, end = steps.steps[BEGIN, step], steps.steps[BEGIN, step + 1]
-        after = steps.steps[BEGIN, step + 2] if step + 2 < count else size
-        for before in range(begin, end):
-            for behind in range(end, after):
-                if _may_precede(
-                    times, sources, widths, level[CHOSEN, behind], level[CHOSEN, before]
-                ):
-                    return False
-    for step in range(count):
-        begin = steps.steps[BEGIN, step]
-        end = steps.steps[BEGIN, step + 1] if step + 1 < count else size
-        after = steps.steps[BEGIN, step + 2] if step + 2 < count else size
-        last = level[CHOSEN, end - 1]
-        if end - begin > 1:
-            gap = steps.steps[BETWEEN, step]
-            row = next_forbidden[gap, events.earliest[level[CHOSEN, begin]]]
-            while row < high and times[row] <= times[last] + bound:
-                if (
-                    _may_divide(times, sources, widths, level, begin, end, row)
-                    and not is_chosen(level, size, row)
-                    and (not (varying >> gap) & 1 or confirms(events, steps, level, gap, row))
-                ):
-                    return False
-                row = next_forbidden[gap, row + 1]
-        if step + 1 == count and steps.trailing < 0:
-            return True
-        gap = steps.steps[BEHIND, step]
-        until = base + start // 2 + within + bound
-        if end < size:
-            until = times[level[CHOSEN, end]] + bound
-        row = next_forbidden[gap, events.earliest[last]]
-        while row < high and times[row] <= until:
-            if (
-                _may_lie(times, sources, widths, level, begin, end, after, row)
-                and (end < size or 2 * (times[row] - base) - widths[row] < start + 2 * within)
-                and (not steps.windowed or 2 * (times[row] - bounds[UNTIL]) < widths[row])
-                and not is_chosen(level, size, row)
-                and (not (varying >> gap) & 1 or confirms(events, steps, level, gap, row))
-            ):
-                return False
-            row = next_forbidden[gap, row + 1]
+    if steps.trailing < 0:
+        return True
+    until = base + start // 2 + within + steps.bound
+    row = events.next_rows[steps.trailing, level[EARLIEST, size - 1]]
+    while row < high and times[row] <= until:
+        if (
+            _may_lie(events, steps, level, begin, size, size, row)
+            and 2 * (times[row] - base) - widths[row] < start + 2 * within
+            and (not steps.windowed or 2 * (times[row] - bounds[UNTIL]) < widths[row])
+            and not is_chosen(level, size, row)
+            and _is_forbidden(events, steps, level, steps.trailing, row)
+        ):
+            return False
+        row = events.next_rows[steps.trailing, row + 1]
     return True

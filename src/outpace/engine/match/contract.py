@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from outpace.compiler.kernel import read_only
 from outpace.engine.arrays import NO_TIME, Booleans, Integers, Unsigned
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.match.meaning import LANES, query_words
@@ -135,11 +136,11 @@ class Block:
             order = np.argsort(self.arrivals, kind="stable")
             times, arrivals = self.times[order], self.arrivals[order]
         else:
-            times, arrivals = self.stream[0], self.stream[1].copy()
+            times, arrivals = map(np.ascontiguousarray, self.stream)
         # Mostly they rise, which is faster to see than the greatest so far is to find.
-        if is_ascending(times):
-            return times.copy(), arrivals
-        return np.maximum.accumulate(times), arrivals
+        if not is_ascending(times):
+            times = np.maximum.accumulate(times)
+        return read_only(times), read_only(arrivals)
 
     def passed_at(self, times: Integers) -> Integers:
         """Return the numbers of the rows, of any partition, that showed that times have passed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.compiler.kernel import read_only
-from outpace.engine.arrays import Booleans, Integers, pooled, rising
+from outpace.engine.arrays import Booleans, Integers, pooled
 from outpace.engine.evaluate.columns import evaluate_columns, predicate_mask
 from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.engine.kernels import uncertain_worlds as kernel
@@ -79,45 +80,51 @@ class SearchedWay:
         return conditions_of(self.task.bound.predicates, self.steps)
 
     @cached_property
-    def _gaps(self) -> list[Gap]:
-        """All gaps: behind each step, then between the events of those that are repeated."""
-        behind = [step.behind for step in self.steps]
-        if not behind[-1].variables:
-            behind.pop()
-        return behind + [step.between for step in self.steps if step.most != 1]
+    def _sets(self) -> list[Gap]:
+        """The sets of rows that fit a step, or must not be in a gap: which are often the same."""
+        sets = [Gap((step.variable,)) for step in self.steps]
+        sets += [step.behind for step in self.steps[:-1]]
+        sets += [step.between for step in self.steps if step.most != 1]
+        last = self.steps[-1].behind
+        return list(dict.fromkeys([*sets, last] if last.variables else sets))
 
     def pattern(self) -> kernel.SearchedSteps:
-        """Return the steps as the kernel takes them."""
+        """Return the steps as the kernel takes them, which notes in them where it is."""
+        return self._pattern._replace(steps=self._pattern.steps.copy())
+
+    @cached_property
+    def _pattern(self) -> kernel.SearchedSteps:
         known, comparisons = self._uncertainty, self._comparisons
-        steps, gaps = self.steps, self._gaps
+        steps, sets = self.steps, self._sets
+        number = {rows: place for place, rows in enumerate(sets)}
         taken_by = [position.variable for position in self.task.program.positions]
-        table = np.zeros((7, len(steps)), np.int64)
-        repeated = len(gaps) - sum(step.most != 1 for step in steps)
+        table = np.zeros((kernel.STEP_LINES, len(steps)), np.int64)
         for place, step in enumerate(steps):
             table[kernel.LEAST_TAKEN, place] = step.least
             table[kernel.MOST_TAKEN, place] = _ANY_NUMBER if step.most is None else step.most
-            table[kernel.BETWEEN, place], table[kernel.BEHIND, place] = repeated, place
+            table[kernel.FITTING, place] = number[Gap((step.variable,))]
+            table[kernel.BETWEEN, place] = -1 if step.most == 1 else number[step.between]
+            behind = place + 1 < len(steps) or step.behind.variables
+            table[kernel.BEHIND, place] = number[step.behind] if behind else -1
             table[kernel.POSITION, place] = taken_by.index(step.variable)
             table[kernel.POSITIONS, place] = taken_by.count(step.variable)
-            repeated += step.most != 1
         read = np.zeros(len(self.task.bound.predicates), np.int64)
         for variable, condition in self._conditions.items():
             read[variable] = len(condition.others)
-        varying = sum(
-            1 << number
-            for number, gap in enumerate(gaps)
-            if not gap.every and any(read[variable] for variable in gap.variables)
-        )
-        listed = [variable for gap in gaps for variable in gap.variables]
+        listed = [variable for rows in sets for variable in rows.variables]
         return kernel.SearchedSteps(
             table,
             np.array([step.variable for step in steps], np.int64),
-            np.cumsum([0, *(len(gap.variables) for gap in gaps)]),
+            np.cumsum([0, *(len(rows.variables) for rows in sets)]),
             np.array(listed, np.int64),
+            np.array([rows.every for rows in sets], np.bool_),
+            np.array(
+                [not rows.every and any(read[one] for one in rows.variables) for rows in sets],
+                np.bool_,
+            ),
             np.append(0, np.cumsum(read)),
             np.array(comparisons, np.int64).reshape(-1, 5),
-            varying,
-            len(steps) - 1 if steps[-1].behind.variables else -1,
+            int(table[kernel.BEHIND, -1]),
             known.source is not None,
             self.task.bound.query.windows is not None,
             known.bound,
@@ -139,37 +146,43 @@ class SearchedWay:
         fits = np.zeros((len(self.task.bound.predicates), size), np.bool_)
         for variable, condition in self._conditions.items():
             fits[variable] = predicate_mask(condition.own, columns, block.segments)
-        next_forbidden = _lines(len(self._gaps), size + 1)
-        next_any, forbidden = pooled(size + 1, np.int64), pooled(size, np.int64)
-        next_fitting = _lines(len(self.steps), size + 1)
-        every = np.array([gap.every for gap in self._gaps], np.bool_)
-        find_next(fits, steps, every, forbidden, next_forbidden, next_any, next_fitting)
+        next_rows = _lines(len(self._sets), size + 1)
+        next_any = pooled(size + 1 if steps.sourced else 0, np.int64)
+        find_next(fits, steps, next_rows, next_any)
         sources = _sources(block, self._uncertainty.source)
         times = read_only(np.ascontiguousarray(block.times))
-        earliest, behind = _lines(2, size)
-        find_reach(times, block.segments, self._uncertainty.bound, earliest, behind)
-        codes, pairs = self._codes(columns, fits, _Near(times, block.segments, earliest))
+        codes, pairs = self._codes(columns, fits, _Near(times, block.segments))
         return kernel.SearchedRows(
             times,
             self._widths(block),
             sources,
-            np.zeros(int(sources.max(initial=-1)) + 1 if steps.sourced else 0, np.int64),
-            earliest,
-            behind,
+            np.zeros(int(sources.max(initial=-1)) + 1, np.int64),
             fits,
-            next_fitting,
-            forbidden,
-            next_forbidden,
+            next_rows,
             next_any,
             codes,
             pairs,
+            self._free(steps, fits),
         )
+
+    def _free(self, steps: kernel.SearchedSteps, fits: Booleans) -> bool:
+        """Say whether events can be placed one by one; see `SearchedRows`."""
+        held = self._uncertainty.columns or steps.windowed or steps.trailing >= 0
+        if held or any(step.most != 1 for step in self.steps):
+            return False
+        gaps = [
+            np.ones(fits.shape[1], np.bool_) if gap.every else fits[[*gap.variables]].any(axis=0)
+            for gap in (step.behind for step in self.steps[:-1])
+        ]
+        return not any((one & other).any() for one, other in pairwise(gaps))
 
     def _widths(self, block: Block) -> Integers:
         """Return how far the true times of each row may lie apart."""
         bound, column = self._uncertainty.bound, self._uncertainty.errors
         if column is None:
-            return np.full(block.size, bound)
+            every = pooled(block.size, np.int64)
+            every[:] = bound
+            return every
         errors = block.columns[column].to_numpy(zero_copy_only=False)
         widths: Integers = np.minimum(2 * np.minimum(errors, bound), bound)
         return widths
@@ -205,8 +218,8 @@ class SearchedWay:
         known = self._uncertainty
         earlier = np.flatnonzero(fits[self.steps[one.steps[0]].variable])
         own = np.flatnonzero(fits[variable])
-        low = np.searchsorted(own, near.earliest[earlier])
-        high = np.searchsorted(own, near.behind(known.within + 2 * known.bound)[earlier])
+        low = np.searchsorted(own, near.reach(known.bound)[0][earlier])
+        high = np.searchsorted(own, near.reach(known.within + 2 * known.bound)[1][earlier])
         counts = high - low
         if counts.sum() > _PAIRS_MAX:
             raise MatchError(
@@ -246,17 +259,16 @@ class SearchedWay:
 
 @dataclass(frozen=True)
 class _Near:
-    """Which rows lie near others: times, segments, and the first that may lie before each row."""
+    """Which rows lie near others, by their times in their segments."""
 
     times: Integers
     segments: Integers
-    earliest: Integers
 
-    def behind(self, distance: int) -> Integers:
-        """Return for each row the first that lies further behind it."""
+    def reach(self, distance: int) -> tuple[Integers, Integers]:
+        """Return for each row the first at most so far before it, and the first further behind."""
         earliest, behind = np.empty((2, len(self.times)), np.int64)
         find_reach(self.times, self.segments, distance, earliest, behind)
-        return behind
+        return earliest, behind
 
 
 @dataclass(frozen=True)
@@ -344,7 +356,7 @@ def _lines(count: int, size: int) -> Integers:
 
 
 def _sources(block: Block, column: str | None) -> Integers:
-    """Return the source of each row as a number; without sources each row has its own."""
+    """Return the source of each row as a number."""
     if column is None:
-        return rising(0, block.size)
+        return np.zeros(0, np.int64)
     return column_codes(block.columns[column])[0].astype(np.int64)

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from outpace.compiler.kernel import fitting
+from outpace.compiler.kernel import fitting, read_only
 from outpace.engine.arrays import NO_TIME, Integers, pooled
 from outpace.engine.kernels import uncertain_sequences as kernel
 from outpace.engine.kernels.grouping import find_pairs
@@ -81,35 +81,41 @@ class UncertainMatcher:
         tables, written, found = self._found(block, bounds)
         rows, ends = tables[0][:written], tables[1][:found]
         # The search goes through rows in their order, step by step, and way after way.
-        order, offsets = pooled(len(ends), np.int64), pooled(len(ends) + 1, np.int64)
-        latest, sure = pooled(len(ends), np.int64), pooled(len(ends), np.bool_)
-        taken, positions = pooled(len(rows), np.int64), pooled(len(rows), np.int64)
-        counts = np.zeros(block.size + 1, np.int64)
-        kernel.order_found(rows, ends, counts, order, offsets, latest, sure, taken, positions)
+        ordered = kernel.OrderedMatches(
+            segment=pooled(len(ends), np.int64),
+            start=pooled(len(ends), np.int64),
+            number=pooled(len(ends), np.int64),
+            offsets=pooled(len(ends) + 1, np.int64),
+            taken=pooled(len(rows), np.int64),
+            positions=pooled(len(rows), np.int64),
+            times=pooled(len(ends), np.int64),
+            sure=pooled(len(ends), np.bool_),
+        )
+        numbers, segments = resume.number.copy(), np.ascontiguousarray(block.segments)
+        counts, order = pooled(block.size + 1, np.int64), pooled(len(ends), np.int64)
+        times = read_only(np.ascontiguousarray(block.times))
+        kernel.order_found(rows, ends, times, segments, numbers, counts, order, ordered)
         if len(tables[0]) <= _SPARE_MAX:
             self._spare[:] = [tables]
-        sizes = np.diff(np.searchsorted(latest, block.segments))
-        segment = np.repeat(np.arange(len(low)), sizes)
-        before = np.cumsum(sizes) - sizes
         keep = self._needed(block, end)
         present = low < high
-        settled, awaited = self._settled(block, latest)
+        settled, awaited = self._settled(block, ordered.times)
         return Outcome(
             BlockMatches(
-                segment=segment,
-                start=taken[offsets[:-1]],
-                number=np.arange(len(ends)) - before[segment] + resume.number[segment] + 1,
-                offsets=offsets,
-                rows=taken,
-                positions=positions,
+                segment=ordered.segment,
+                start=ordered.start,
+                number=ordered.number,
+                offsets=ordered.offsets,
+                rows=ordered.taken,
+                positions=ordered.positions,
                 settled=settled,
-                confirmed=sure,
+                confirmed=ordered.sure,
                 awaited=awaited,
             ),
             Resume(
                 next_start=np.where(present, keep - shift, resume.next_start),
                 barrier=resume.barrier.copy(),
-                number=resume.number + sizes,
+                number=numbers,
                 completed_to=np.where(present, end - shift, resume.completed_to),
                 consumed=list(resume.consumed),
             ),
@@ -117,13 +123,16 @@ class UncertainMatcher:
         )
 
     def _settled(self, block: Block, latest: Integers) -> tuple[Integers, Integers | None]:
-        """Return the rows, of any partition, that made matches final, and the time that did."""
+        """Return what made matches final that end at some times: rows, of any partition, and time.
+
+        The times become those that had to pass.
+        """
         if block.spans is not None:
             return np.full(len(latest), block.next_arrival), None
-        settled, awaited = pooled(len(latest), np.int64), block.times[latest]
-        awaited += self._uncertainty.delay
-        kernel.find_settled(awaited, *block.clock(), block.next_arrival, settled)
-        return settled, awaited
+        settled = pooled(len(latest), np.int64)
+        latest += self._uncertainty.delay
+        kernel.find_settled(latest, *block.clock(), block.next_arrival, settled)
+        return settled, latest
 
     def _completed(self, block: Block) -> Integers:
         """Return for each segment the row up to which matches may end that are final."""

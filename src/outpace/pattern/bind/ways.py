@@ -18,9 +18,6 @@ from outpace.pattern.bound import Gap, UncertainStep
 #: Each way is searched by itself.
 WAYS_MAX: Final = 64
 
-#: Gaps between steps are bits.
-_GAPS_MAX: Final = 60
-
 
 class _WayPart(NamedTuple):
     """A part of a way: a repetition of a variable, or a negation; and the link that leads to it.
@@ -160,9 +157,6 @@ def _steps(
     way: tuple[_WayPart, ...], absent: Mapping[str, Mapping[str, None]], numbers: Mapping[str, int]
 ) -> tuple[UncertainStep, ...]:
     taken = [(item, link) for item, link in way if isinstance(item, ast.Repeat)]
-    repeated = sum(item.most != 1 for item, _ in taken)
-    if len(taken) + repeated > _GAPS_MAX:
-        raise unsupported(f"the pattern has more than {_GAPS_MAX} steps", "take a shorter one")
     steps = []
     own_negations = _negated(way)
     for place, (step, _) in enumerate(taken):

@@ -57,6 +57,7 @@ PATTERNS = (
     "A -> !N -> B",
     "A ->> !N ->> B",
     "A -> B -> C",
+    "A -> B -> N",
     "A ->> B ->> C",
     "A -> !N -> B ->> !N ->> C",
     "A ->> !C ->> B -> N",
@@ -441,6 +442,28 @@ def test_clocks_that_are_known_well_confirm_a_match() -> None:
     # A clock that nobody has compared, or not well, counts as the bound says.
     assert confidence(measured, 40) == ["UNCERTAIN"]
     assert confidence(measured, 40, 900) == ["UNCERTAIN"]
+
+
+def test_an_event_that_is_surely_in_one_of_two_gaps_and_may_be_in_neither_rules_a_match_out() -> (
+    None
+):
+    rows = {"kind": [0, 1, 2, 3], "source": [0] * 4, "id": range(4), "v": [1] * 4}
+    table = pa.table({"ts": [0, 3, 5, 12], **rows})
+    # The third is a B and a C: behind the A, and before the last, so the second B cannot be taken.
+    expected = meaning("A -> B -> C", table, 4, 20, sourced=False)
+    assert frozenset({(0, "A"), (1, "B"), (3, "C")}) not in expected
+    assert frozenset({(0, "A"), (2, "B"), (3, "C")}) in expected
+    assert found_in(op.match(table, query_of("A -> B -> C", 4, 20))) == expected
+
+
+def test_a_pattern_may_have_more_steps_than_a_number_has_bits() -> None:
+    size = 70
+    table = pa.table({"ts": range(0, 10 * size, 10), "kind": range(size)})
+    names = [f"V{number}" for number in range(size)]
+    query = op.Query("q").order_by("ts").pattern(" -> ".join(names)).within(1000).no_skip()
+    query = query.define({name: f"kind = {name[1:]}" for name in names}).measures(n="COUNT(*)")
+    found = [op.match(table, query.uncertain(bound)).to_pylist() for bound in (5, 25)]
+    assert found == [[{"n": size, "confidence": one}] for one in ("CONFIRMED", "UNCERTAIN")]
 
 
 def test_events_of_a_match_have_their_labels_though_they_came_in_another_order() -> None:
