@@ -570,8 +570,9 @@ class Query(Clauses):
         drift
             How far the clocks of sources may be apart: a window's measures are computed three
             times, LOW with the window half of this earlier, MIDDLE, and HIGH half of it later. A
-            measure `v` is then their average, beside `v_low`, `v_middle`, `v_high` and `v_spread`.
-            For count windows it is a number of events.
+            measure `v` is then their average, beside `v_low`, `v_middle`, `v_high` and `v_spread`,
+            which is NULL where fewer than two of them are known. For count windows it is a number
+            of events.
         duplicates
             Return a match once for every window that it is found in, not only for the first; so
             it is with `drift`.

@@ -97,11 +97,14 @@ class Number:
         The range that it is in, ends included; `least` may be the name of another setting.
     whole
         Whether it is an integer.
+    column
+        The name of another setting, a column of integers that this one must be able to be in.
     """
 
     least: float | str | None = None
     most: float | None = None
     whole: bool = False
+    column: str | None = None
 
     def checked(self, value: Any, name: str) -> float:
         """Return a number in the range."""

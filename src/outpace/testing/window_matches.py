@@ -194,7 +194,7 @@ def _rows_of(
             numbers = [float(value) for value in values if value is not None]
             row[name] = sum(numbers) / len(numbers) if numbers else None
             row |= dict(zip((f"{name}_low", f"{name}_middle", f"{name}_high"), values, strict=True))
-            row[f"{name}_spread"] = max(numbers) - min(numbers) if numbers else None
+            row[f"{name}_spread"] = max(numbers) - min(numbers) if len(numbers) > 1 else None
         if query.numbered:
             row["match_event"], row["window"] = window.closed_at, window.number
             row["window_start"], row["window_end"] = _bounds(query, stream, window, three[1])

@@ -24,7 +24,8 @@ arrive at one moment, as those of a micro-batch do, say nothing of the time betw
 
 Numbers of a type with less than 64 bits begin anew where it ends (RFC 1982): of the numbers that an
 event may mean, the one nearest to the number to come counts. So one that lies back by more than
-half of the range goes on, and one that is ahead by more is late.
+half of the range goes on, and one that is ahead by more is late. Numbers of 64 bits come to an end:
+no number follows the greatest one, so whatever comes behind it is late.
 
 The number to come is at first the one with which sources are said to begin, or else that of the
 event that arrives first: then nobody knows what was sent before it, and that is late.
@@ -48,9 +49,10 @@ from outpace.engine.arrays import Bytes, Floats, Integers
 HELD, ADMITTED, LATE, TIMED = range(4)
 
 #: The number to come, the arrival of the last event with such a one, when the time of a held event
-#: is up at the earliest, and when the first event came that was held at the last gap that stayed.
-EXPECTED, ARRIVED, DUE, PASSED = range(4)
-WHOLE: Final = 4
+#: is up at the earliest, when the first event came that was held at the last gap that stayed, and
+#: the greatest number of all once it was let in: then none is to come.
+EXPECTED, ARRIVED, DUE, PASSED, LAST = range(5)
+WHOLE: Final = 5
 
 #: Average and mean deviation of the time between arrivals, and of the time that events are held.
 BETWEEN, BETWEEN_OFF, HOLDING, HOLDING_OFF = range(4)
@@ -63,6 +65,7 @@ ALPHA, BETA, DEVIATIONS, SHORTEST, LONGEST, RANGE = range(6)
 
 NEVER: Final = int(np.iinfo(np.int64).max)
 NOTHING: Final = int(np.iinfo(np.int64).min)
+GREATEST: Final = int(np.iinfo(np.int64).max)
 
 
 @compiled_when_worth
@@ -167,7 +170,7 @@ def _order_one(
             else:
                 fates[row] = LATE
             continue
-        if numbers[row] < whole[EXPECTED]:
+        if numbers[row] < whole[EXPECTED] or whole[LAST] != NOTHING:
             fates[row] = LATE
             if whole[PASSED] != NOTHING:
                 missed = min(float(clock - whole[PASSED]), settings[LONGEST])
@@ -179,7 +182,7 @@ def _order_one(
         fates[row] = ADMITTED
         order[entered] = row
         entered += 1
-        whole[EXPECTED] += 1
+        _expect_behind(numbers[row], whole)
         first, longest = after[count], 0
         while first >= 0 and numbers[first] == whole[EXPECTED]:
             longest = max(longest, clock - arrivals[first])
@@ -259,7 +262,7 @@ def _let_in(row: int, numbers: Any, after: Any, before: Any, whole: Any, fates: 
     """Let in the first event that is held; return the one behind it, or -1."""
     ends = len(numbers)
     fates[row] = ADMITTED
-    whole[EXPECTED] = numbers[row] + 1
+    _expect_behind(numbers[row], whole)
     first = after[row]
     after[ends] = first
     if first < 0:
@@ -267,6 +270,15 @@ def _let_in(row: int, numbers: Any, after: Any, before: Any, whole: Any, fates: 
     else:
         before[first] = -1
     return int(first)
+
+
+@compiled_within
+def _expect_behind(number: int, whole: Any) -> None:
+    """Expect the number behind that of an event that was let in, if there is one."""
+    if number == GREATEST:
+        whole[LAST] = number
+    else:
+        whole[EXPECTED] = number + 1
 
 
 @compiled_within

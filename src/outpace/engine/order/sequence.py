@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.kernels import sequence as kernel
 from outpace.engine.kernels.grouping import is_ascending_in_groups
 from outpace.engine.message import EventsArrived
@@ -40,6 +41,7 @@ from outpace.errors import DataError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
+from outpace.pattern.types import value_type
 
 
 class SequenceOrder(Order):
@@ -60,7 +62,7 @@ class SequenceOrder(Order):
         self._time, self._number = disorder.time, disorder["number"]
         self._arrival: str | None = disorder["arrival"]
         self._flag: str | None = disorder["flag"]
-        width = schema.field(self._number).type.bit_width
+        width = value_type(schema.field(self._number).type).bit_width
         self._settings = np.array(
             [
                 disorder["alpha"],
@@ -68,7 +70,7 @@ class SequenceOrder(Order):
                 disorder["deviations"],
                 disorder["at_least"] or 0,
                 disorder["timeout"],
-                # Numbers of 64 bits do not come to their end.
+                # Numbers of 64 bits do not begin anew.
                 1 << width if width < 64 else 0,
             ],
             np.float64,
@@ -165,7 +167,7 @@ class SequenceOrder(Order):
         one, rows = gates[0], events.rows
         disorder = one._disorder
         usual = disorder.late is not Late.PASS and disorder.ahead is None
-        if not usual or rows.column(one._number).null_count:
+        if not usual or not _countable(rows.column(one._number)).all():
             return None
         every = pa.concat_tables([rows, *(gate._held for gate in gates if gate._held.num_rows)])
         if invalid_times(every.column(one._time)).any():
@@ -317,14 +319,19 @@ class SequenceOrder(Order):
     def _numbered(self, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
         """Return the events that have a number, and those that have none with the reason."""
         column = rows.column(self._number)
-        if not column.null_count:
+        countable = _countable(column)
+        if countable.all():
             return rows, None
-        reason = f"'{self._number}' is NULL, so nobody knows where the event belongs"
+        wrong = np.flatnonzero(~countable)
+        reasons = [self._without_number(column[int(row)].as_py()) for row in wrong]
         if self._disorder.invalid is Invalid.FAIL:
-            row = int(np.argmax(column.is_null().to_numpy()))
-            raise self._refused(reason, row, rows, self._number)
-        without = rows.filter(column.is_null())
-        return rows.filter(column.is_valid()), with_reasons(without, [reason] * len(without))
+            raise self._refused(reasons[0], int(wrong[0]), rows, self._number)
+        return rows.filter(pa.array(countable)), with_reasons(rows.take(pa.array(wrong)), reasons)
+
+    def _without_number(self, number: int | None) -> str:
+        if number is None:
+            return f"'{self._number}' is NULL, so nobody knows where the event belongs"
+        return f"'{self._number}' is {number}, and numbers end with {kernel.GREATEST}"
 
     def _refused(self, reason: str, row: int, rows: pa.Table, column: str) -> DataError:
         return DataError(
@@ -423,6 +430,14 @@ class SequenceOrder(Order):
     def _least(self, rows: pa.Table) -> int:
         times: Any = as_integers(rows.column(self._time).drop_null())
         return int(times.min()) if len(times) else int(np.iinfo(np.int64).max)
+
+
+def _countable(numbers: pa.ChunkedArray) -> Booleans:
+    """Say of each number whether there is one, and it is not beyond those of 64 bits."""
+    if not pa.types.is_uint64(numbers.type):
+        return np.asarray(numbers.is_valid())
+    greatest = pa.scalar(kernel.GREATEST, pa.uint64())
+    return np.asarray(pc.less_equal(numbers, greatest).fill_null(False))
 
 
 def _in_turn(places: Integers, arrived: Integers, numbers: Integers, bounds: Integers) -> Integers:

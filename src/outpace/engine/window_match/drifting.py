@@ -293,7 +293,10 @@ def _places_of_times(events: Events, partition: Integers, time: Integers) -> Int
 
 
 def _average_and_spread(values: list[pa.Array]) -> tuple[pa.Array, pa.Array]:
-    """Return the average of what is there, and how far it lies apart; NULL where nothing is."""
+    """Return the average of what is there, and how far it lies apart.
+
+    Both are NULL where nothing is; of one alone nobody knows how far it is from others.
+    """
     numbers = np.stack([_as_floats(value) for value in values])
     there = np.stack([value.is_valid().to_numpy(zero_copy_only=False) for value in values])
     count = there.sum(axis=0)
@@ -301,8 +304,7 @@ def _average_and_spread(values: list[pa.Array]) -> tuple[pa.Array, pa.Array]:
         average = np.where(there, numbers, 0.0).sum(axis=0) / count
         highest = np.where(there, numbers, -np.inf).max(axis=0)
         spread = highest - np.where(there, numbers, np.inf).min(axis=0)
-    nothing = count == 0
-    return pa.array(average, mask=nothing), pa.array(spread, mask=nothing)
+    return pa.array(average, mask=count == 0), pa.array(spread, mask=count < 2)
 
 
 def _as_floats(values: pa.Array) -> npt.NDArray[np.float64]:

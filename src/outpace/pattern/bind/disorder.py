@@ -34,6 +34,7 @@ from outpace.pattern.setting import (
     Duration,
     EventSpan,
     FlagName,
+    Number,
     Setting,
     SourceName,
     settings_of,
@@ -234,6 +235,9 @@ def bind_disorder(query: Query, schema: pa.Schema) -> BoundDisorder:
         one.name: _bound(one, _value(one, query, disorder), time, schema)
         for one in settings_of(type(disorder))
     }
+    for one in settings_of(type(disorder)):
+        if isinstance(one.kind, Number) and one.kind.column is not None:
+            _check_fits(one.name, settings[one.name], settings[one.kind.column], schema)
     if isinstance(disorder, Speculative):
         settings["slack"] = bind_disorder(query.disorder(disorder.certain), schema)
     return BoundDisorder(
@@ -304,6 +308,18 @@ def _bound(setting: Setting, value: Any, time: str, schema: pa.Schema) -> Any:
                     hint="let it be text or a number",
                 )
     return value
+
+
+def _check_fits(name: str, number: int | None, column: str, schema: pa.Schema) -> None:
+    """Refuse a number that a column of integers cannot have."""
+    kind = types.value_type(schema.field(column).type)
+    least, most = types.integer_range(kind)
+    if number is not None and not least <= number <= most:
+        raise BindError(
+            f"{name} is {number}, but '{column}' is a {type_name(kind)}, from {least} to {most}",
+            where="disorder",
+            hint=f"give a number that '{column}' can have, or cast the column to a wider type",
+        )
 
 
 def missing_flag(query: Query, names: Iterable[str]) -> str | None:

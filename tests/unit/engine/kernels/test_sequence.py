@@ -104,12 +104,21 @@ def test_numbers_that_begin_anew_go_on(sent: list[Sent], first: int, cut: int) -
     st.sampled_from([5, 50]),
     st.sampled_from([0.0, 2.0]),
     st.sampled_from([None, 0, 3]),
+    st.sampled_from([0, sequence.GREATEST - 20]),
 )
 def test_as_defined(
-    sent: list[Sent], cut: int, shortest: int, longest: int, deviations: float, first: int | None
+    sent: list[Sent],
+    cut: int,
+    shortest: int,
+    longest: int,
+    deviations: float,
+    first: int | None,
+    least: int,
 ) -> None:
+    """Also where numbers come to their end."""
     settings = SETTINGS | {"shortest": shortest, "longest": longest, "deviations": deviations}
-    events = arrived(sent)
+    events = arrived([(least + number, wait) for number, wait in sent])
+    first = None if first is None else least + first
     oracle, kernel = SequenceOracle(**settings, first=first), Kernel(settings, first=first)
     for number, clock, row in events.tolist():
         oracle.arrive(row, number, clock)

@@ -123,7 +123,7 @@ def test_the_average_leaves_out_what_is_not_there() -> None:
     rows = op.match(table, query.over(op.windows.time(100), drift=20)).to_pylist()
     assert [tuple(row.values()) for row in rows] == [
         (1.0, None, 1.0, 1.0, 0.0),
-        (1.0, 1.0, None, None, 0.0),
+        (1.0, 1.0, None, None, None),
         (None, None, None, None, None),
     ]
 
