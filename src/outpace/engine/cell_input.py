@@ -60,6 +60,7 @@ class CellInput:
         self._schema = spec.schema
         self._front = front
         self._sources = spec.sources
+        #: What had been counted when the batch began.
         self._unawaited, self._aside = 0, Counter[Aside]()
         #: The cells of the last batch that came from a log, and the events of each.
         self.logged: list[tuple[Cell, pa.Table]] = []
@@ -92,6 +93,9 @@ class CellInput:
         is silent: those that speak in the batch are not.
         """
         self._front.step(BatchBegun())
+        self._unawaited = self._front.intake.counters().unawaited
+        if isinstance(self._front, GroupOperator):
+            self._aside = self._front.aside
         timer, self.logged = self._front.timer, []
         fired = [TimerFired(now)] if timer is not None and timer <= now else []
         pieces: list[Stimulus] = []
@@ -161,9 +165,8 @@ class CellInput:
         """Return what became of the events of a batch, how many wait, and all keys."""
         sizes = Counter({why: rows.num_rows for why, rows in aside.items()})
         if isinstance(self._front, GroupOperator):
-            sizes, self._aside = self._front.aside - self._aside, self._front.aside
+            sizes = self._front.aside - self._aside
         counters = self._front.counters()
-        unawaited, self._unawaited = self._unawaited, counters.order.unawaited
         counted = Counters(
             events=sum(one.rows.num_rows for one in stimuli if isinstance(one, EventsArrived))
             - self._sparse,
@@ -173,7 +176,7 @@ class CellInput:
             buffered=counters.order.buffered,
             slack=counters.order.slack,
             silent=counters.order.silent,
-            unawaited=counters.order.unawaited - unawaited,
+            unawaited=counters.order.unawaited - self._unawaited,
             waited=min(self._front.intake.waits.waited, _LONGEST),
             longest_wait=self._front.intake.waits.longest,
             keys=counters.partitions,

@@ -49,7 +49,7 @@ from outpace.engine.shared_order import (
     set_aside,
 )
 from outpace.engine.shared_rows import GroupMember, SharedBits
-from outpace.engine.state import SavedPart, State, require
+from outpace.engine.state import NATURAL, SavedPart, State, integer, require
 from outpace.errors import DataError, StateError
 from outpace.pattern.group import listed_names, naming_query
 from outpace.pattern.query import Query
@@ -247,6 +247,7 @@ class GroupOperator(SavedPart):
         parts |= operator_states(self._alone, self.failed)
         failed = [[name, str(error)] for name, error in self.failed.items()]
         numbers = {"orders": self._orderings, "failed": failed, "ended": self._ended}
+        numbers |= {why.value: self.aside[why] for why in Aside}
         return super().state().plus(State(numbers, parts=parts))
 
     def restore(self, state: State) -> None:
@@ -276,6 +277,7 @@ class GroupOperator(SavedPart):
             order.restore(state.part(f"order {number}"), failed)
         restore_operators(self._alone, state, failed)
         self.failed, self._ended = failed, state.numbers.get("ended") is True
+        self.aside = Counter({why: integer(state.numbers, why.value, NATURAL) for why in Aside})
 
     def _failed_before(self, saved: object) -> Failures:
         """Return the queries that had failed when a state was saved."""

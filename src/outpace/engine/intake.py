@@ -9,7 +9,7 @@ Memory: that of the order, and of the waits that it counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -35,7 +35,7 @@ from outpace.engine.order.source_merge import CAPACITY
 from outpace.engine.order.waits import ArrivalWaits, JoinedWaits, Waits
 from outpace.engine.rows.permutation import RearrangedRows
 from outpace.engine.rows.times import as_integers
-from outpace.engine.state import SavedPart, State
+from outpace.engine.state import NATURAL, SavedPart, State, integer, require
 from outpace.errors import BindError, DataError, missing_column, other_type
 from outpace.pattern.bind.disorder import SOURCE, BoundDisorder, bind_disorder
 from outpace.pattern.disorder import InOrder, Invalid, Punctuation, Speculative
@@ -65,6 +65,7 @@ class Intake(SavedPart):
 
     CHANGED = ("_ids", "waits")
     SAME: ClassVar = {"order": ("_ordering", "events that were brought into order in another way")}
+    NUMBERS: ClassVar = {"corrected": ("_corrected", NATURAL)}
     PARTS: ClassVar = {"order": "order"}
 
     def __init__(self, spec: OperatorSpec, place: int = 0, order: Order | None = None) -> None:
@@ -329,13 +330,15 @@ class Intake(SavedPart):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         ids = {"ids": self._ids.state()} if self._spec.identified else {}
-        return super().state().plus(State({"follows": self._follows}, parts=ids))
+        numbers = {"follows": self._follows, "late": [*map(list, self._late.items())]}
+        return super().state().plus(State(numbers, parts=ids))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         if state.numbers.get("follows") is True:
             self._follow()
         super().restore(state)
+        self._late = Counter(dict(_late_counts(state.numbers.get("late"), self._spec.sources)))
         if self._spec.identified:
             self._ids.restore(state.part("ids"))
 
@@ -394,6 +397,19 @@ class JoinedIntakes:
         """
         each = [one.counters(source) for one in self.each]
         return OrderCounters.joined(each) if each else OrderCounters()
+
+
+def _late_counts(
+    saved: object, sources: Sequence[str] | None
+) -> Iterator[tuple[str | None, int]]:
+    """Yield how many events came late, by source, as it was saved."""
+    require(isinstance(saved, list), "nobody knows how many events came late")
+    assert isinstance(saved, list)
+    for one in saved:
+        require(isinstance(one, list) and len(one) == 2, "nobody knows whose events came late")
+        source, count = one
+        require(source is None or source in (sources or ()), "a source is unknown")
+        yield source, integer({"late": count}, "late", NATURAL)
 
 
 def _has(schema: pa.Schema, field: pa.Field) -> bool:

@@ -47,7 +47,7 @@ from outpace.pattern.argument import an_instance
 ANY: Final = range(-(1 << 63), 1 << 63)
 NATURAL: Final = range(1 << 62)
 
-VERSION: Final = 11
+VERSION: Final = 12
 _MAGIC: Final = b"OUTPACE"
 _FRAME: Final = struct.Struct("<7sBII")
 #: How wide integers may be, and which they can be then.

@@ -119,18 +119,18 @@ class OrderCounters:
     buffered
         Events that wait for their turn.
     late, corrected
-        Events that came late since the part that counts them was made: those that are lost or set
-        aside, and those that corrected what had come out.
+        Events that came late: those that are lost or set aside, and those that corrected what had
+        come out.
     silent
         Sources that say nothing, so that the others do not wait for them any more.
     unawaited
-        Events that went on although a silent source had not come so far, since the part that
-        counts them was made.
+        Events that went on although a silent source had not come so far.
     latency, longest_wait
-        How long events waited for their turn on average, and at most, since then. By the times of
-        arrival where `arrival` names their column and there is one source, however pieces are cut.
-        Else a piece is one moment, and the clock is that of the order: the greatest event time, in
-        units of time; with `op.Sequence` and one source that of the host, in microseconds.
+        How long events waited for their turn on average, and at most, since the part that counts
+        them was made or resumed. By the times of arrival where `arrival` names their column and
+        there is one source, however pieces are cut. Else a piece is one moment, and the clock is
+        that of the order: the greatest event time, in units of time; with `op.Sequence` and one
+        source that of the host, in microseconds.
     """
 
     slack: int = 0

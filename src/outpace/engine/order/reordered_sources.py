@@ -30,7 +30,7 @@ from outpace.engine.order.waiting import OWNER, WaitingEvents
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.permutation import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
-from outpace.engine.state import ANY, State, integer, require
+from outpace.engine.state import ANY, NATURAL, State, integer, require
 from outpace.errors import DataError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bind.uncertainty import CLOCK_ERROR
@@ -81,7 +81,7 @@ class ReorderedSources(Order):
         *("_unawaited_times", "_back"),
     )
     SAME: ClassVar = {"sources": ("_names", "other sources")}
-    NUMBERS: ClassVar = {"watermark": ("_watermark", ANY)}
+    NUMBERS: ClassVar = {"watermark": ("_watermark", ANY), "unawaited": ("_unawaited", NATURAL)}
     PARTS: ClassVar = {"source ": "_each", "waiting": "_waiting"}
 
     def __init__(
@@ -301,7 +301,11 @@ class ReorderedSources(Order):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         watermarks = list(self._watermarks.values())
-        numbers = {"watermarks": watermarks, "finished": sorted(self._finished)}
+        numbers = {
+            "watermarks": watermarks,
+            "finished": sorted(self._finished),
+            "unawaited of": list(self._unawaited_of.values()),
+        }
         parts = {f"clock {name}": clock.state() for name, clock in self._clocks.items()}
         if self._silence is not None:
             parts["silence"] = self._silence.state()
@@ -312,10 +316,12 @@ class ReorderedSources(Order):
         super().restore(state)
         numbers, names = state.numbers, self._names
         watermarks, finished = (numbers.get(name, []) for name in ("watermarks", "finished"))
-        require(len(watermarks) == len(names), "a source is missing")
+        unawaited = numbers.get("unawaited of", [])
+        require(len(watermarks) == len(unawaited) == len(names), "a source is missing")
         require(set(finished) <= set(names), "a source is unknown")
-        for name, watermark in zip(names, watermarks, strict=True):
+        for name, watermark, count in zip(names, watermarks, unawaited, strict=True):
             self._watermarks[name] = integer({"watermark": watermark}, "watermark")
+            self._unawaited_of[name] = integer({"unawaited": count}, "unawaited", NATURAL)
             if f"clock {name}" in state.parts:
                 self._clocks[name] = SourceClock()
                 self._clocks[name].restore(state.part(f"clock {name}"))

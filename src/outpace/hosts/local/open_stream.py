@@ -297,8 +297,9 @@ class OpenStream(ABC, Generic[StreamOperator, Output]):
     def order(self) -> OrderCounters:
         """How it goes with the order of the rows: slack, rows that wait, and rows that came late.
 
-        Late rows are counted since the stream was opened or resumed, and so are those that went on
-        without waiting for a source that is silent. Of a group it is that of all queries together,
+        Late rows are counted since the stream was opened, also before it was resumed, and so are
+        those that went on without waiting for a source that is silent. How long rows waited counts
+        since it was resumed. Of a group it is that of all queries together,
         and a row that several of them drop counts as late once.
         """
         return OrderCounters() if self._operator is None else self._operator.order

@@ -301,13 +301,12 @@ KINDS = [
 def test_cuts_and_saved_states_change_nothing(kind, moments, data):
     def run(pieces: list[list[tuple[int, int, int, str]]], *, saved: bool) -> tuple[Any, ...]:
         order = order_of(kind)
-        given, late, unawaited = [], [], 0
+        given, late = [], []
         for events in pieces:
             released = order.push(EventsArrived(rows(*events)))
             given += released.rows.to_pylist()
             late += [] if released.late is None else released.late.to_pylist()
             if saved:
-                unawaited += order.unawaited
                 state = State.decode(order.state().encode())
                 order = order_of(kind)
                 order.restore(state)
@@ -317,7 +316,7 @@ def test_cuts_and_saved_states_change_nothing(kind, moments, data):
         late += [] if last.late is None else last.late.to_pylist()
         # Of late events the order is that in which they are told.
         late.sort(key=lambda one: list(one.values()))
-        return given, late, silent, last.watermark, unawaited + order.unawaited
+        return given, late, silent, last.watermark, order.unawaited
 
     cuts = data.draw(st.lists(st.booleans(), min_size=len(moments), max_size=len(moments)))
     pieces: list[list[tuple[int, int, int, str]]] = []

@@ -273,6 +273,50 @@ def test_invalid_events_are_set_aside_with_a_reason():
     assert matcher.finish()["ids"].to_pylist() == [[0, 3]]
 
 
+@pytest.mark.parametrize("sources", [None, ["east"]])
+def test_no_number_follows_the_greatest_one(sources):
+    """What comes behind it is late, and a greater one, of an unsigned column, is invalid."""
+    query = op.Query("all").order_by("ts").pattern("A").measures(ts="A.ts")
+    asked = query.disorder(op.Sequence("1 s", late="side", invalid="quarantine"))
+    stream = op.open(asked, sources=sources)
+    last, found, late, invalid = 2**63 - 1, [], [], []
+    for ts, seq in enumerate([last - 2, last - 1, last, last, 0, 7, 2**63, last - 1]):
+        row = {"ts": [ts], "seq": pa.array([seq], pa.uint64()), "source": ["east"]}
+        found += stream.push(pa.table(row))["ts"].to_pylist()
+        late += stream.late["ts"].to_pylist()
+        invalid += stream.invalid.select(["ts", "reason"]).to_pylist()
+        stream = op.resume(asked, stream.state())
+    assert found + stream.finish()["ts"].to_pylist() == [0, 1, 2]
+    assert late == [3, 4, 5, 7]
+    reason = "'seq' is 9223372036854775808, and numbers end with 9223372036854775807"
+    assert invalid == [{"ts": 6, "reason": reason}]
+    assert stream.order.late == 4
+
+
+def test_sources_begin_with_a_number_that_their_column_can_have():
+    query = op.Query("all").order_by("ts").pattern("A").disorder(op.Sequence("1 s", first=300))
+    schema = pa.schema({"ts": pa.int64(), "seq": pa.uint8()})
+    with pytest.raises(op.BindError, match=r"first is 300, but 'seq' is a .*, from 0 to 255"):
+        op.open(query, schema=schema)
+
+
+def test_what_came_late_is_counted_on_after_a_resume():
+    """Of a query, by source, and of a group, in which an event counts once."""
+    query = kinds("A -> B").disorder(op.KSlack(0, late="side"))
+    rows = {"ts": [5, 9, 3], "id": [0, 1, 2], "kind": ["a", "b", "a"]}
+    both = op.group(query, replace(query, name="r"))
+    for asked, source in ((query, None), (query, "east"), (both, None)):
+        stream = op.open(asked, sources=source and [source, "west"])
+        # All of a piece come at once; of the next one two are behind the first.
+        for late in (0, 2, 4):
+            stream.push(rows, source=source)
+            assert stream.order.late == late
+            stream = op.resume(asked, stream.state())
+            assert stream.order.late == late
+            if asked is query:
+                assert stream._operator.intake.counters(source).late == late
+
+
 @pytest.mark.parametrize("name", QUERIES)
 @examples(25)
 @given(
@@ -514,7 +558,7 @@ def test_a_stream_tells_who_is_silent_and_replays_it(tmp_path, monkeypatch):
     assert (stream.order.silent, stream.order.unawaited) == (1, 2)
     assert stream.unawaited == {"b": (5, 7)}
     resumed = op.resume(query, stream.state())
-    assert resumed.order.silent == 1
+    assert (resumed.order.silent, resumed.order.unawaited) == (1, 2)
     for one in (stream, resumed):
         one.push({"ts": [3]}, source="b")
         assert one.late["ts"].to_pylist() == [3]
