@@ -399,9 +399,7 @@ class JoinedIntakes:
         return OrderCounters.joined(each) if each else OrderCounters()
 
 
-def _late_counts(
-    saved: object, sources: Sequence[str] | None
-) -> Iterator[tuple[str | None, int]]:
+def _late_counts(saved: object, sources: Sequence[str] | None) -> Iterator[tuple[str | None, int]]:
     """Yield how many events came late, by source, as it was saved."""
     require(isinstance(saved, list), "nobody knows how many events came late")
     assert isinstance(saved, list)

@@ -420,9 +420,8 @@ class ReorderedSources(Order):
         if several and self._silence is not None:
             assert clock is not None
             # As if what arrived at the last moment had come by itself.
-            last = int(clock[int(np.searchsorted(clock, clock[-1])) - 1])
             for source, due in self._missing().items():
-                given += self._let_go(source, due, last)
+                given += self._let_go(source, due, int(clock[-1]) - 1)
         return ReleasedEvents.joined([*given, self._released()])
 
     def _push_each(
@@ -524,9 +523,12 @@ class ReorderedSources(Order):
             return []
         given = []
         if clock > silence.now:
-            for source, until in self._missing().items():
-                given += self._let_go(source, until, silence.now)
-            if silence.find(silence.now, self._missing()):
+            # A column tells all that arrived before. A host may say late that a time has come, and
+            # does so behind what came by then.
+            before = silence.now if self._arrival is None else clock - 1
+            for source, due in self._missing().items():
+                given += self._let_go(source, due, before)
+            if silence.find(before, self._missing()):
                 given.append(self._released())
         clock = max(clock, silence.now)
         words = {one: max(at, clock) for one, at in spoken.items()}

@@ -1,10 +1,10 @@
 """Which of several sources are silent: they have said nothing for longer than others wait for them.
 
 Time is that of the clock by which events arrive. A source speaks with its events and heartbeats.
-Whether one is silent is seen at a moment when something arrives or a timer fires, after all that
-came at that moment, so what arrives together counts together, however it is cut. Where every source
-has been silent, nobody is behind the others: the next word begins a new count for all that have
-spoken in the last one, and those that have not stay silent.
+Whether one is silent at a moment is seen after all that came at that moment: when something arrives
+behind it, or a timer fires. So what arrives together counts together, however it is cut. Where
+every source has been silent, nobody is behind the others: the next word begins a new count for all
+that have spoken in the last one, and those that have not stay silent.
 
 Memory: a number for each source.
 """

@@ -11,8 +11,9 @@ import datetime
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.emission import SpeculationCounters
+from outpace.engine.emission import SpeculationCounters, emitted_together
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     Aside,
@@ -33,7 +34,7 @@ from outpace.engine.message import (
     TimerFired,
     WatermarkArrived,
 )
-from outpace.engine.operator import WholeOperator
+from outpace.engine.operator import WholeOperator, joined_emit
 from outpace.engine.order.contract import OrderCounters
 from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.source_merge import SourceMerge
@@ -98,7 +99,8 @@ class OpenStream(ABC, Generic[StreamOperator, Output]):
         self._dropped: dict[str, LateEvents] = {}
         #: Measures the load, where something follows it.
         self._meter: BusyMeter | None = None
-        for query in queries:
+        self._queries = {query.name: query for query in queries}
+        for query in self._queries.values():
             disorder = query.order_of_arrival
             if disorder is not None and Late(disorder.late).drops:
                 self._dropped[query.name] = LateEvents(query)
@@ -282,8 +284,8 @@ class OpenStream(ABC, Generic[StreamOperator, Output]):
     def wake(self) -> Output:
         """Let time pass by the clock and return what became final.
 
-        Call it when the time of `timer` has come, before the next rows are pushed: `op.run` and
-        streams on Spark do so by themselves.
+        Call it when the time of `timer` has come and no rows are pushed. A push sees by itself that
+        it has, behind its rows; `op.run` and streams on Spark do so at any time.
         """
         self._bound("wake")
         return self._step(TimerFired(clock_time()))
@@ -400,19 +402,37 @@ class OpenStream(ABC, Generic[StreamOperator, Output]):
 
     @fitting()
     def _step(self, stimulus: Stimulus) -> Output:
-        """Take a stimulus and return what became final."""
+        """Take a stimulus, and the time that has come with it, and return what became final."""
         self._aside = {}
         given = self.step(stimulus)
-        self._emits = {one.query: one for one in given if isinstance(one, Emit)}
-        self._aside = {
-            (one.query, one.kind): one.rows for one in given if isinstance(one, SetAside)
-        }
+        now, due = getattr(stimulus, "arrival", int(NO_TIME)), self.timer
+        if due is not None and due <= now:
+            # Behind what has come, so that who sent any of it is not silent.
+            given += self.step(TimerFired(now))
+        self._emits = self._together([one for one in given if isinstance(one, Emit)])
+        aside: dict[tuple[str, Aside], list[pa.Table]] = {}
+        for one in given:
+            if isinstance(one, SetAside):
+                aside.setdefault((one.query, one.kind), []).append(one.rows)
+        self._aside = {key: pa.concat_tables(tables) for key, tables in aside.items()}
         for name, dropped in self._dropped.items():
             late = self._aside.get((name, Aside.LATE))
             warning = dropped.count(0 if late is None else late.num_rows)
             if warning is not None:
                 _LOG.warning(warning)
         return self._found(stimulus)
+
+    def _together(self, emits: Sequence[Emit]) -> dict[str, Emit]:
+        """Return what each query gives, by its name, as that of one step."""
+        together: dict[str, list[Emit]] = {}
+        for one in emits:
+            together.setdefault(one.query, []).append(one)
+        for name, own in together.items():
+            if len(own) > 1:
+                parts = emitted_together(self._queries[name], [one.matches for one in own])
+                each = zip(own, parts, strict=True)
+                own[:] = [joined_emit([replace(one, matches=part) for one, part in each])]
+        return {name: emit for name, (emit,) in together.items()}
 
     def _check_source(self, source: str | None) -> None:
         if self._identifiers is None:

@@ -155,15 +155,19 @@ class SourcesModel:
         return {name: at for name, at in due if at is not None}
 
     def _speak(self, spoken: set[str], clock: int) -> None:
-        """Let sources speak at a time, after those are silent that were at the last one."""
+        """Let sources speak at a time, after those are silent that were so before it.
+
+        Without a column nobody knows what was between the last time and this one.
+        """
         silence = self._silence
         if not silence.patience or (not spoken and clock == NO_TIME):
             return
         if clock > silence.now:
+            before = silence.now if self._column is None else clock - 1
             for name in self._gaps:
-                while (due := self._open[name].due) is not None and due <= silence.now:
+                while (due := self._open[name].due) is not None and due <= before:
                     self._open[name].fire(due)
-            self._find_silent(silence.now)
+            self._find_silent(before)
             self._pass_on()
         moment, known = max(clock, silence.now), [*self._open]
         returned = silence.hear(spoken, moment, self._live, known, waiting=bool(self._gaps))

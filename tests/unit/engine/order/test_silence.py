@@ -81,6 +81,21 @@ def test_nobody_waits_for_a_source_that_is_silent():
     assert order.unawaited_times == {"b": (1, 8), "a": (20, 21)}
 
 
+def test_a_column_of_arrival_tells_who_was_silent_before_a_word():
+    """As soon as something has arrived behind the time that is due, however late it is pushed."""
+    order = order_of(op.InOrder(patience="2 s", arrival="at"), ("a", "b"))
+    order.push(piece("b", 0, 1))
+    order.push(piece("a", 1, 5, 8))
+    assert times(order.push(piece("a", 2, 9))) == []
+    assert "b" not in order.silent, "it may speak yet at the time that is due"
+    assert times(order.push(piece("a", 2.5, 11))) == [1, 5, 8, 9]
+    assert order.silent == {"b"}
+    # Whoever was silent and speaks again is late, also at the moment at which it is noticed.
+    released = order.push(EventsArrived(rows((12, 4, 9 * SECOND, "a"), (3, 1, 9 * SECOND, "b"))))
+    assert released.late is not None
+    assert released.late["ts"].to_pylist() == [3]
+
+
 def test_each_source_may_be_waited_for_as_long_as_it_deserves():
     order = order_of(op.InOrder(patience={"east": "2 s", "north": "5 s"}))
     order.push(piece("east", 0, 1))

@@ -568,6 +568,26 @@ def test_a_stream_tells_who_is_silent_and_replays_it(tmp_path, monkeypatch):
     assert last.late["ts"].to_pylist() == [3]
 
 
+@pytest.mark.parametrize("emission", ["changes", "latest"])
+def test_a_push_sees_that_a_source_is_silent(monkeypatch, emission):
+    """Not with the next one only: what it sees is that of one push, of a query and of a group."""
+    now = [0]
+    for module in ("stream", "open_stream", "group"):
+        monkeypatch.setattr(f"outpace.hosts.local.{module}.clock_time", lambda: now[0])
+    query = op.Query("q").order_by("ts").pattern("A").measures(at="A.ts")
+    query = query.disorder(op.KSlack(0, patience="2 s", late="correct", horizon=9)).emit(emission)
+    for asked in (query, op.group(query)):
+        now[0], given = 0, []
+        stream = op.open(asked, sources=["a", "b"])
+        stream.push({"ts": [1]}, source="b")
+        for second, ts in ((1, 5), (2.5, 7), (3, 8)):
+            now[0] = int(second * 1e6)
+            found = stream.push({"ts": [ts]}, source="a")
+            given.append((found if asked is query else found["q"])["at"].to_pylist())
+        assert given == [[], [1, 5], [7]]
+        assert (stream.order.silent, stream.order.unawaited) == (1, 3)
+
+
 @pytest.mark.parametrize(
     "kind",
     [op.InOrder, op.MPKSlack, op.Punctuation, partial(op.KSlack, 2), partial(op.Sequence, "1 s")],
@@ -614,8 +634,8 @@ def test_a_group_tells_which_times_went_on_without_a_source(monkeypatch):
     assert (found["q"]["at"].to_pylist(), found["r"].num_rows) == ([5, 7], 0)
     assert stream.unawaited == {"b": (5, 7)}
     now[0] = 4_000_000
-    stream.push({"ts": [20]}, source="a")
-    assert stream.wake()["r"]["at"].to_pylist() == [5, 7, 8]
+    found = stream.push({"ts": [20]}, source="a")
+    assert found["r"]["at"].to_pylist() == [5, 7, 8]
     assert stream.unawaited == {"b": (5, 8)}
 
 
