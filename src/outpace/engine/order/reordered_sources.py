@@ -528,7 +528,8 @@ class ReorderedSources(Order):
             before = silence.now if self._arrival is None else clock - 1
             for source, due in self._missing().items():
                 given += self._let_go(source, due, before)
-            if silence.find(before, self._missing()):
+            # What goes on now does so while those are silent that speak next.
+            if silence.find(before, self._missing()) or given:
                 given.append(self._released())
         clock = max(clock, silence.now)
         words = {one: max(at, clock) for one, at in spoken.items()}

@@ -188,6 +188,8 @@ class SourcesModel:
 
     def _find_silent(self, now: int) -> None:
         gaps = self._gaps
+        # What a gap held that was given up has been said, though its source is silent now.
+        self._said.update({name: self.each[name].order.time for name in self._live})
         self._silence.find(now, [name for name in self._live if name not in gaps])
 
     def _pass_on(self) -> None:
