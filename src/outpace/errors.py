@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,30 @@ class Span:
         """Return the smallest span that covers both."""
         text = self.text if self.text is not None else other.text
         return Span(min(self.start, other.start), max(self.end, other.end), text)
+
+
+class Hint(str):
+    """A hint for who writes Python, and for who writes SQL, or on the command line.
+
+    Parameters
+    ----------
+    python, sql
+        What each is told.
+
+    Examples
+    --------
+    >>> error = BindError("the query has no windows", hint=Hint("add .over(...)", "add OVER ..."))
+    >>> error.hint, error.in_sql().hint
+    ('add .over(...)', 'add OVER ...')
+    """
+
+    sql: str
+
+    def __new__(cls, python: str, sql: str = "") -> Hint:
+        """Return the text for who writes Python, with the other one."""
+        hint = super().__new__(cls, python)
+        hint.sql = sql
+        return hint
 
 
 class OutpaceError(Exception):
@@ -85,6 +110,12 @@ class OutpaceError(Exception):
             self.text = text
         if self.where is None:
             self.where = where
+        return self
+
+    def in_sql(self) -> Self:
+        """Let the hint be that for who writes SQL, where it has one of its own, and return self."""
+        if isinstance(self.hint, Hint):
+            self.hint = self.hint.sql
         return self
 
     def __str__(self) -> str:

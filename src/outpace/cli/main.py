@@ -22,6 +22,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from outpace.cli.options import WRITTEN_IN_PYTHON
 from outpace.errors import OutpaceError
 
 #: The commands: the module of each, and its function or its own application there.
@@ -74,10 +75,13 @@ class CommandGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
+        WRITTEN_IN_PYTHON.set(False)
         try:
             return super().invoke(ctx)
         except OutpaceError as error:
-            typer.echo(str(error), err=True)
+            # Who has written Python is told what to write there.
+            told = error if WRITTEN_IN_PYTHON.get() else error.in_sql()
+            typer.echo(str(told), err=True)
             raise typer.Exit(2) from error
         except BrokenPipeError:
             raise  # who reads has read enough, which is no failure

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from outpace.errors import BindError
+
+#: Whether the query of the command that runs is written in Python.
+WRITTEN_IN_PYTHON: Final = ContextVar("written_in_python", default=False)
 
 QueryPaths = Annotated[
     list[Path], typer.Argument(help="A .sql or .py file; several are run over one stream.")

@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
+from outpace.cli.options import WRITTEN_IN_PYTHON
 from outpace.errors import (
     BindError,
     DataError,
@@ -214,6 +215,7 @@ def _from_sql(path: Path, dialect: str) -> Query | SqlText:
 
 def _run(path: Path) -> dict[str, object]:
     """Run a Python file and return what its names stand for."""
+    WRITTEN_IN_PYTHON.set(True)
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.errors import BindError
+from outpace.errors import BindError, Hint
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.group import check_names, naming_query
 from outpace.pattern.query import Query
@@ -147,7 +147,10 @@ def check_aside(schema: pa.Schema) -> None:
     if QUERY in schema.names:
         raise BindError(
             f"the column '{QUERY}' of the input hides which query a row takes no part in",
-            hint='give it another name, or write late="drop" and invalid="fail"',
+            hint=Hint(
+                'give it another name, or write late="drop" and invalid="fail"',
+                "give it another name, or write LATE DROP and INVALID FAIL",
+            ),
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar
 
-from outpace.errors import BindError
+from outpace.errors import BindError, Hint
 from outpace.pattern.argument import an_instance, plain
 from outpace.pattern.checkpoints import CheckpointModel, Every, LeastWork
 from outpace.pattern.setting import (
@@ -167,14 +167,19 @@ class Disorder:
             raise BindError(
                 f"{setting} says nothing without {'horizon' if self.horizon is None else 'late'}",
                 where=name,
-                hint=f'write {name}(..., late="correct", horizon="10 s"), in SQL LATE CORRECT '
-                "HORIZON '10 s'",
+                hint=Hint(
+                    f'write {name}(..., late="correct", horizon="10 s")',
+                    "write LATE CORRECT HORIZON '10 s'",
+                ),
             )
         if self.flag is not None and not self._waits_by_clock:
             raise BindError(
                 "flag says which events went on because a time was up, but none does so",
                 where=name,
-                hint='add patience="2 s", use op.Sequence, or leave out flag',
+                hint=Hint(
+                    'add patience="2 s", use op.Sequence, or leave out flag',
+                    "add PATIENCE '2 s', use SEQUENCE, or leave out FLAG",
+                ),
             )
 
     @property
@@ -474,12 +479,18 @@ def _slack(value: Any, name: str) -> Disorder:
     if isinstance(value, InOrder | Sequence | Speculative):
         raise BindError(
             f"op.{type(value).__name__} has no K that {name} could be",
-            hint="write op.MPKSlack(), another reorderer with a K, or a duration",
+            hint=Hint(
+                "write op.MPKSlack(), another reorderer with a K, or a duration",
+                "write (MP), another reorderer with a K, or a duration",
+            ),
         )
     if value.options != Disorder().options:
         raise BindError(
             f"{name} says what K is and nothing else",
-            hint="give late, invalid, ahead, arrival and patience to op.Speculative",
+            hint=Hint(
+                "give late, invalid, ahead, arrival and patience to op.Speculative",
+                "write LATE, INVALID, AHEAD, ARRIVAL and PATIENCE behind SPECULATIVE",
+            ),
         )
     return value
 
@@ -489,7 +500,10 @@ def _model(value: Any, name: str) -> CheckpointModel:
     value = plain(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return Every(value)
-    hint = "write a number of events, or op.checkpoints.LeastWork()"
+    hint = Hint(
+        "write a number of events, or op.checkpoints.LeastWork()",
+        "write a number of events, or (LEAST)",
+    )
     model: CheckpointModel = an_instance(value, CheckpointModel, f"a model for {name}", hint=hint)
     return model
 
@@ -565,7 +579,10 @@ class Speculative(Disorder):
             raise BindError(
                 f"{setting} is not for op.Speculative: late is what comes after more than K",
                 where="op.Speculative",
-                hint='write late="drop" or "side", without horizon',
+                hint=Hint(
+                    'write late="drop" or "side", without horizon',
+                    "write LATE DROP or LATE SIDE, without HORIZON",
+                ),
             )
         if self.flag is not None:
             raise BindError(

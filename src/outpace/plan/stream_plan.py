@@ -27,7 +27,7 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.packing import Packing
 from outpace.engine.recover.recoverable import check_recoverable
 from outpace.engine.stage import LogReplay, StagePart, StageSpec
-from outpace.errors import BindError, UnsupportedError
+from outpace.errors import BindError, Hint, UnsupportedError
 from outpace.pattern.bind.check import check_streamable
 from outpace.pattern.bind.disorder import (
     CLOCK,
@@ -365,7 +365,10 @@ def check_result_alone(query: Query) -> None:
         raise UnsupportedError(
             "the stream gives its result alone, without the rows that are put aside",
             where="disorder",
-            hint='write late="drop", "pass" or "correct", and invalid="fail"',
+            hint=Hint(
+                'write late="drop", "pass" or "correct", and invalid="fail"',
+                "write LATE DROP, PASS or CORRECT, and INVALID FAIL",
+            ),
         )
 
 

@@ -124,7 +124,7 @@ class Statement:
             error.span = place_of_name(error, self.text, step.span, self.dialect) or step.span
         elif error.span is None:
             error.span = place_in_clause(error, self.text, step.span, self.dialect)
-        return error.located(self.text, "statement")
+        return error.located(self.text, "statement").in_sql()
 
 
 def split(

@@ -388,6 +388,30 @@ def test_wrong_columns_are_refused_at_once() -> None:
     assert "unknown column 'pirce'" in error
 
 
+@pytest.mark.parametrize(
+    ("options", "sql", "python"),
+    [
+        ([], "INVALID QUARANTINE behind", 'invalid="quarantine"'),
+        (["--disorder", "SLACK 1 FLAG timed"], "PATIENCE '2 s'", None),
+        (["--emit", "latest"], "DISORDER SPECULATIVE SLACK '2 s'", 'op.Speculative("2 s")'),
+    ],
+)
+def test_hints_are_in_the_notation_of_the_query(
+    options: list[str], sql: str, python: str | None
+) -> None:
+    """An option is in SQL also beside a query in Python."""
+    Path("events").mkdir()
+    Path("events/some.jsonl").write_text('{"ts": 5}\n{"ts": null}\n')
+    Path("q.sql").write_text("MATCH_RECOGNIZE (ORDER BY ts MEASURES A.ts AS t PATTERN (A))")
+    built = 'op.Query().order_by("ts").pattern("A").measures(t="A.ts")'
+    Path("q.py").write_text(f"import outpace as op\nquery = {built}\n")
+    for name, said in (("q.sql", sql), ("q.py", python or sql)):
+        code, _, error = stream(name, "--from", "events", "--from-format", "json", *options)
+        assert code == 2
+        (hint,) = (line for line in error.splitlines() if line.startswith("  hint: "))
+        assert said in hint
+
+
 def test_a_stream_is_recorded_and_replayed() -> None:
     with create("ticks.log", TICKS.schema).writer() as writer:
         writer.append(TICKS)

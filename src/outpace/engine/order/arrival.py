@@ -22,7 +22,7 @@ from outpace.engine.rows.partition import comparable, key_codes, one_array, sort
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import require, typed
-from outpace.errors import DataError
+from outpace.errors import DataError, Hint
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.duration import print_duration
 from outpace.pattern.types import is_instant, is_integer, value_type
@@ -161,10 +161,12 @@ class Arrival(Stateful):
         if times.null_count or not timed:
             return in_order
         late, last = as_integers(times).tolist()
-        slack = str(last - late)
+        python = sql = str(last - late)
         if is_instant(kind):
-            slack = f'"{print_duration(datetime.timedelta(microseconds=last - late))}"'
-        return f"{in_order}, or let the query wait for late ones: .disorder(op.KSlack({slack}))"
+            span = print_duration(datetime.timedelta(microseconds=last - late))
+            python, sql = f'"{span}"', f"'{span}'"
+        wait = f"{in_order}, or let the query wait for late ones:"
+        return Hint(f"{wait} .disorder(op.KSlack({python}))", f"{wait} DISORDER SLACK {sql}")
 
 
 def _text(value: pa.Scalar) -> str:

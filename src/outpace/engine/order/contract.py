@@ -23,7 +23,7 @@ from outpace.engine.message import (
 from outpace.engine.order.drift import ClockReading
 from outpace.engine.rows.permutation import RearrangedRows, as_table
 from outpace.engine.state import SavedPart
-from outpace.errors import DataError
+from outpace.errors import DataError, Hint
 from outpace.pattern.bind.disorder import BoundDisorder
 
 #: The first column of invalid events says why they are.
@@ -347,7 +347,10 @@ class Order(SavedPart, ABC):
         """Take what tells how far the clock of a source is from that of reference."""
         raise DataError(
             "the clocks of sources count where each has an order of its own",
-            hint="open the query with sources, and with .disorder(op.InOrder()) or another",
+            hint=Hint(
+                "open the query with sources, and with .disorder(op.InOrder()) or another",
+                "name the sources, and write DISORDER NONE or another",
+            ),
         )
 
     def clock_of(self, source: str) -> ClockReading | None:
@@ -366,7 +369,10 @@ class Order(SavedPart, ABC):
 def quarantine_hint(disorder: BoundDisorder) -> str:
     """Say how invalid events are set aside in place of an error."""
     kind = type(disorder.value).__name__
-    return f'set such events aside with disorder(op.{kind}(..., invalid="quarantine"))'
+    return Hint(
+        f'set such events aside with disorder(op.{kind}(..., invalid="quarantine"))',
+        "set such events aside with INVALID QUARANTINE behind the kind of DISORDER",
+    )
 
 
 def with_reasons(rows: pa.Table, reasons: list[str]) -> pa.Table:

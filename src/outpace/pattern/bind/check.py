@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from outpace.errors import BindError, Span, UnsupportedError, did_you_mean
+from outpace.errors import BindError, Hint, Span, UnsupportedError, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.query import Emission, Query, RowsPerMatch, Selection, Skip
 from outpace.pattern.size import check_size
@@ -58,7 +58,10 @@ def check_emission(query: Query) -> None:
         raise BindError(
             "nothing is taken back, so every match is the latest",
             where="emit",
-            hint='add disorder(op.Speculative("2 s")) or late="correct", or leave out emit',
+            hint=Hint(
+                'add disorder(op.Speculative("2 s")) or late="correct", or leave out emit',
+                "add DISORDER SPECULATIVE SLACK '2 s' or LATE CORRECT, or leave out EMIT",
+            ),
         )
 
 
@@ -74,7 +77,10 @@ def check_instances(query: Query, *, windowed: bool = True) -> None:
         raise BindError(
             "instances are given windows, and the query has none",
             where="instances",
-            hint="add .over(op.windows.count(1000)) or other windows, or leave out .instances",
+            hint=Hint(
+                "add .over(op.windows.count(1000)) or other windows, or leave out .instances",
+                "add OVER COUNT (1000) or other windows, or leave out INSTANCES",
+            ),
         )
 
 
@@ -205,7 +211,10 @@ def _check_negation(query: Query, tree: ast.Pattern) -> None:
             f"-> !{trailing.name} at the end of a pattern needs within",
             span=_place(trailing, tree),
             where="pattern",
-            hint="without within nobody knows how long to wait; add .within('10 s')",
+            hint=Hint(
+                "without within nobody knows how long to wait; add .within('10 s')",
+                "without WITHIN nobody knows how long to wait; add WITHIN '10 s'",
+            ),
         )
 
 
@@ -270,5 +279,8 @@ def _check_bounded(query: Query, tree: ast.Pattern) -> None:
                     "an unbounded repetition with ->> has more matches than anyone can list",
                     span=_place(node, tree),
                     where="pattern",
-                    hint="bound it with .within(...), .limit(...) or a quantifier such as {1,5}",
+                    hint=Hint(
+                        "bound it with .within(...), .limit(...) or a quantifier such as {1,5}",
+                        "bound it with WITHIN, LIMIT or a quantifier such as {1,5}",
+                    ),
                 )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from outpace.errors import BindError
+from outpace.errors import BindError, Hint
 from outpace.pattern import types
 from outpace.pattern.bind.expression import resolve_column
 from outpace.pattern.checkpoints import CheckpointModel
@@ -260,7 +260,10 @@ def _value(setting: Setting, query: Query, disorder: Disorder) -> Any:
         raise BindError(
             f"{setting.name} is not known: the query has neither windows of time nor WITHIN",
             where="disorder",
-            hint=f"write op.{type(disorder).__name__}({setting.name}=...)",
+            hint=Hint(
+                f"write op.{type(disorder).__name__}({setting.name}=...)",
+                f"write {setting.name.upper()} '10 s' behind the kind of disorder",
+            ),
         )
     return query.bound.duration
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.errors import BindError
+from outpace.errors import BindError, Hint
 from outpace.pattern import ast, types
 from outpace.pattern.bound import BoundMeasure, Predicate, PredicateClass
 from outpace.pattern.query import Per, Query, RowsPerMatch, Selection, Skip
@@ -59,7 +59,7 @@ def check_drift(
         raise BindError(
             "windows with a drift need measures to take the average of",
             where="drift",
-            hint='add .measures(total="SUM(A.price)")',
+            hint=Hint('add .measures(total="SUM(A.price)")', "add MEASURES SUM(A.price) AS total"),
         )
     for measure in measures:
         kind = measure.expression.type
@@ -67,13 +67,19 @@ def check_drift(
             raise BindError(
                 f"measure '{measure.name}' is a {type_name(kind)}, which has no average",
                 where="drift",
-                hint="with drift all measures are numbers; numbered=True shows which window it is",
+                hint=Hint(
+                    "with drift all measures are numbers; numbered=True shows which window it is",
+                    "with DRIFT all measures are numbers; NUMBERED shows which window it is",
+                ),
             )
     if not _matches_once(query, predicates):
         raise BindError(
             "a window may have several matches, and with a drift it has one",
             where="drift",
-            hint="add .limit(1) for the first match of each window, or begin the pattern with ^",
+            hint=Hint(
+                "add .limit(1) for the first match of each window, or begin the pattern with ^",
+                "add LIMIT 1 for the first match of each window, or begin the pattern with ^",
+            ),
         )
 
 

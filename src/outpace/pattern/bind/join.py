@@ -16,7 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.errors import BindError, UnsupportedError
+from outpace.errors import BindError, Hint, UnsupportedError
 from outpace.pattern import types
 from outpace.pattern.bind.disorder import SOURCE, TIES
 from outpace.pattern.bind.expression import resolve_column
@@ -86,8 +86,11 @@ def bind_join(join: Join, left: pa.Schema, right: pa.Schema) -> BoundJoin:
             "op.Speculative does not go with a join",
             where="disorder",
             detail="each side of a join is brought into order by itself",
-            hint='wait with op.KSlack("2 s"), or correct: op.KSlack("2 s", late="correct", '
-            'horizon="1 min")',
+            hint=Hint(
+                'wait with op.KSlack("2 s"), or correct: op.KSlack("2 s", late="correct", '
+                'horizon="1 min")',
+                "wait with SLACK '2 s', or correct: SLACK '2 s' LATE CORRECT HORIZON '1 min'",
+            ),
         )
     if join.disorder is not None and join.disorder.flag is not None:
         raise UnsupportedError(

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from outpace.errors import BindError
+from outpace.errors import BindError, Hint
 from outpace.pattern import ast, types
 from outpace.pattern.argument import check_characters
 from outpace.pattern.bind.check import check_clauses, check_emission, check_instances
@@ -129,7 +129,10 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         raise BindError(
             "the id of a match is the same in every window that has it",
             where="disorder" if query.speculates else "measures",
-            hint="leave out duplicates and drift, or op.Speculative"
+            hint=Hint(
+                "leave out duplicates and drift, or op.Speculative",
+                "leave out DUPLICATES and DRIFT, or SPECULATIVE",
+            )
             if query.speculates
             else "leave out duplicates, or MATCH_ID()",
         )
@@ -162,7 +165,10 @@ def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
         raise BindError(
             "corrections are for patterns: what an operator of yours gave cannot be corrected",
             where="disorder",
-            hint='write late="drop", "pass" or "side", and no op.Speculative',
+            hint=Hint(
+                'write late="drop", "pass" or "side", and no op.Speculative',
+                "write LATE DROP, PASS or SIDE, and no SPECULATIVE",
+            ),
         )
     partition_by = _columns(query.partitions, schema, "partition by")
     order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
@@ -551,7 +557,10 @@ def _with_numbers(
             raise BindError(
                 f"the result has a column '{name}' already",
                 where="over",
-                hint="leave out numbered=True, or rename that column",
+                hint=Hint(
+                    "leave out numbered=True, or rename that column",
+                    "leave out NUMBERED, or rename that column",
+                ),
             )
     types_of = (pa.int64(), pa.int64(), time, time)
     return pa.schema([*fields, *map(pa.field, NUMBERING, types_of)])

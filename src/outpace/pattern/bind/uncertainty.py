@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.errors import BindError, UnsupportedError
+from outpace.errors import BindError, Hint, UnsupportedError
 from outpace.pattern import ast, types
 from outpace.pattern.bind.expression import resolve_column
 from outpace.pattern.bind.ways import unsupported, ways_of
@@ -128,7 +128,10 @@ def bind_uncertainty(
         raise BindError(
             "uncertain needs within",
             where="uncertain",
-            hint='say how long a match may take at most: .within("10 s")',
+            hint=Hint(
+                'say how long a match may take at most: .within("10 s")',
+                "say how long a match may take at most: WITHIN '10 s'",
+            ),
         )
     if bound >= within:
         raise BindError(

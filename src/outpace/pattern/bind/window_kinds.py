@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from outpace.errors import BindError
+from outpace.errors import BindError, Hint
 from outpace.pattern import types
 from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
 from outpace.pattern.bind.query import classify
@@ -202,7 +202,8 @@ def _kind(query: Query, schema: pa.Schema) -> WindowKind:
         case LandmarkWindows(at=at):
             return ByLandmark(None if at is None else _condition(at, schema, "window landmark"))
         case None:
-            raise BindError("the query has no windows", hint="add .over(op.windows.count(1000))")
+            hint = Hint("add .over(op.windows.count(1000))", "add OVER COUNT (1000)")
+            raise BindError("the query has no windows", hint=hint)
 
 
 def _drift(query: Query, kind: WindowKind, schema: pa.Schema) -> Drift | None:

@@ -113,12 +113,12 @@ class SourceText:
     def error(self, message: str, span: Span, *, hint: str | None = None) -> PatternSyntaxError:
         """Return a syntax error at a place."""
         text, where = self._shown()
-        return PatternSyntaxError(message, span=span, text=text, where=where, hint=hint)
+        return PatternSyntaxError(message, span=span, text=text, where=where, hint=hint).in_sql()
 
     def unsupported(self, message: str, span: Span, *, hint: str | None = None) -> UnsupportedError:
         """Return the error that something valid elsewhere is not offered here."""
         text, where = self._shown()
-        return UnsupportedError(message, span=span, text=text, where=where, hint=hint)
+        return UnsupportedError(message, span=span, text=text, where=where, hint=hint).in_sql()
 
     def _shown(self) -> tuple[str | None, str | None]:
         text = self.text if self.whole is None and self.offset == 0 else self.whole
