@@ -50,6 +50,14 @@ def test_the_version_is_shown() -> None:
     )
 
 
+@pytest.mark.parametrize("module", ["outpace", "outpace_command"])
+def test_the_command_runs_as_a_module(module: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", module, "--version"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"outpace {importlib.metadata.version('outpace')}\n"
+
+
 def test_an_interrupt_while_modules_load_says_nothing() -> None:
     # The first module that is written in C is loaded long before the last one.
     with subprocess.Popen(
