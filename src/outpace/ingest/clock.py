@@ -43,7 +43,7 @@ _PORT_MAX: Final = 65_535
 #: times at which the question came, and at which the answer left.
 _SIGN: Final = b"OPCK"
 _VERSION: Final = 1
-_QUESTION, _ANSWER = 1, 2
+_QUESTION, _ANSWER, _REFUSAL = 1, 2, 3
 _ASK: Final = struct.Struct("<4sBBQqQqB64s")
 _TELL: Final = struct.Struct("<4sBBQqqq")
 _NAME_MAX: Final = 64
@@ -70,7 +70,7 @@ class ClockCounters:
     malformed
         Datagrams that are none of ours.
     unknown
-        Questions of sources that are not served.
+        Questions of sources that are not served, which are told so.
     unmatched
         Times of an exchange that the server has not answered, or has forgotten.
     dropped
@@ -210,7 +210,7 @@ class ClockSync:
         number, asked, before, heard, name = question
         if self._sources is not None and name.decode() not in self._sources:
             self.counters.unknown += 1
-            return None
+            return _TELL.pack(_SIGN, _VERSION, _REFUSAL, number, asked, received, received)
         if before:
             self._complete_exchange(name, sender, before, heard)
         answered = _time(self._clock)
@@ -287,6 +287,11 @@ class ClockClient:
         """Ask once; return the exchange, or None where no answer came in time.
 
         The server learns of it with the next question, or with `close`.
+
+        Raises
+        ------
+        DataError
+            The server does not serve this source.
         """
         self._number += 1
         asked = _time(self._clock)
@@ -332,8 +337,13 @@ class ClockClient:
             if len(data) != _TELL.size:
                 continue
             sign, version, kind, number, echoed, received, answered = _TELL.unpack(data)
-            ours = (sign, version, kind) == (_SIGN, _VERSION, _ANSWER)
+            ours = (sign, version) == (_SIGN, _VERSION) and kind in (_ANSWER, _REFUSAL)
             if ours and (number, echoed) == (self._number, asked):
+                if kind == _REFUSAL:
+                    raise DataError(
+                        f"the server of clocks does not serve the source '{self._name}'",
+                        hint="name it there: outpace clock serve --source, or ClockSync([...])",
+                    )
                 return received, answered, heard
         raise TimeoutError
 

@@ -55,6 +55,8 @@ def test_errors_are_clear() -> None:
         assert told in done.stderr
     with ClockSync(["west"], port=0) as sync:
         place = "{}:{}".format(*sync.address)
-        asked = ["clock", "ask", place, "--source", "east", "--times", "1", "--timeout", "0.05"]
+        asked = ["clock", "ask", place, "--source", "east", "--times", "1"]
         done = CliRunner().invoke(app, asked)
+    assert (done.exit_code, "does not serve the source 'east'" in done.stderr) == (2, True)
+    done = CliRunner().invoke(app, [*asked, "--timeout", "0.05"])
     assert (done.exit_code, "nobody answers" in done.stderr) == (2, True)
