@@ -106,7 +106,7 @@ def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
 
     def write(said: str | None) -> list[Row]:
         rows = study.in_order(measured)
-        write_rows(data, rows, study.place)
+        write_rows(data, rows, study.place, quick=quick)
         text = page_of(study, rows, conditions(quick=quick), stopped=said)
         page.write_text(text, encoding="utf-8")
         return rows
@@ -132,6 +132,7 @@ def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
         if stopped is not None:
             console.print(Text(f"{stopped} The page so far: {page}"), soft_wrap=True)
     print_table(study, rows, console)
+    console.print(Text(conditions(quick=quick)), soft_wrap=True)
     console.print(Text(f"The rows: {data}"), soft_wrap=True)
     console.print(Text(f"The page: {page}"), soft_wrap=True)
     return rows

@@ -167,8 +167,12 @@ class Study:
         return sorted(rows, key=lambda row: places[row.figure])
 
 
-def write_rows(path: Path, rows: Sequence[Row], place: str = "figure") -> None:
+def write_rows(
+    path: Path, rows: Sequence[Row], place: str = "figure", *, quick: bool = False
+) -> None:
     """Write rows as a JSON list of objects, one in a line; for `place` see `Study`.
+
+    Those of smaller settings, which are not to be compared with others, say so: `quick`.
 
     Examples
     --------
@@ -178,7 +182,8 @@ def write_rows(path: Path, rows: Sequence[Row], place: str = "figure") -> None:
     >>> json.loads(path.read_text())[0]["value"]
     1.5
     """
-    lines = ",\n".join(json.dumps(row.fields(place), ensure_ascii=False) for row in rows)
+    said = {"quick": True} if quick else {}
+    lines = ",\n".join(json.dumps(row.fields(place) | said, ensure_ascii=False) for row in rows)
     path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 

@@ -27,11 +27,13 @@ def test_a_study_leaves_rows_and_a_page_and_says_where(
 ) -> None:
     out = tmp_path / "deep" / "folder"
     assert run_study(study(ROW), out, quick=True) == [ROW]
-    assert json.loads((out / "sample.json").read_text(encoding="utf-8")) == [ROW.fields()]
+    (written,) = json.loads((out / "sample.json").read_text(encoding="utf-8"))
+    assert written == ROW.fields() | {"quick": True}
     assert "Figure 7.1: a figure" in (out / "sample.html").read_text(encoding="utf-8")
     printed = capsys.readouterr()
     assert str(out / "sample.json") in printed.out.replace("\n", "")
     assert str(out / "sample.html") in printed.out.replace("\n", "")
+    assert "with the smaller settings of --quick" in printed.out.replace("\n", " ")
     assert not printed.err, "a progress bar is for terminals"
 
 
@@ -50,7 +52,7 @@ def test_what_was_measured_before_something_fails_is_written(tmp_path: Path) -> 
 
     failed = Study("sample", "A sample", "A paper", (FIGURE,), (("measuring", failing),))
     with pytest.raises(OutpaceError, match="too small"):
-        run_study(failed, tmp_path, quick=True)
+        run_study(failed, tmp_path, quick=False)
     assert json.loads((tmp_path / "sample.json").read_text(encoding="utf-8")) == [ROW.fields()]
     assert (tmp_path / "sample.html").exists()
 
@@ -64,7 +66,7 @@ def test_a_study_that_is_stopped_says_so(
 
     experiments = (("first", lambda: [ROW]), ("second", stopped), ("third", lambda: [ROW]))
     with pytest.raises(KeyboardInterrupt):
-        run_study(Study("sample", "A", "B", (FIGURE,), experiments), tmp_path, quick=True)
+        run_study(Study("sample", "A", "B", (FIGURE,), experiments), tmp_path, quick=False)
     said = "The study was stopped after 1 of 3 experiments"
     assert said in capsys.readouterr().out
     assert said in (tmp_path / "sample.html").read_text(encoding="utf-8")
@@ -79,7 +81,7 @@ def test_what_is_measured_is_there_while_a_study_goes_on(tmp_path: Path) -> None
         yield ROW
 
     experiments = (("first", lambda: [ROW]), ("second", look))
-    run_study(Study("sample", "A", "B", (FIGURE,), experiments), tmp_path, quick=True)
+    run_study(Study("sample", "A", "B", (FIGURE,), experiments), tmp_path, quick=False)
     ((rows, page),) = seen
     assert rows == [ROW.fields()]
     assert "The study goes on: 1 of 2 experiments are done." in page
