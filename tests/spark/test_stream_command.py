@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 
 import outpace as op
 from outpace.cli.main import app
+from outpace.cli.stream_listener import StatusListener
 from outpace.pattern.query import Query
 
 OUTPACE = Path(sysconfig.get_path("scripts")) / "outpace"
@@ -322,6 +323,10 @@ def test_a_statement_over_generated_events_on_the_console(
     )
     source = "ticks=events:stock?limit=2000&rate=1000&paced=false&keys=4&start=2024-01-02T09:30:00"
     listeners = streaming._jsparkSession.streams().listListeners
+    # The first one of Python makes Spark add one that stays, to call it from Java.
+    first = StatusListener()
+    streaming.streams.addListener(first)
+    streaming.streams.removeListener(first)
     before = len(listeners())
     code, out, error = here(
         *("dips.sql", "--from", source, "--trigger", "available-now", "--limit", "3")
