@@ -437,21 +437,26 @@ def test_a_group_reads_a_stream_once_and_finds_what_it_finds_in_process(
     assert isinstance(error, op.StateError), error
     assert "belongs to another query" in str(error)
     run(op.search(stream, group, sources=sources).outputs(), tmp_path)
-    matcher, expected, aside = op.open(group, sources=sources), [], []
+    matcher, expected, aside = op.open(group, sources=sources, timeouts=True), [], []
+    timed_out: list[dict[str, object]] = []
     for part in parts:
         for name, rows in matcher.push(part).items():
             expected += [{"query": name} | row for row in rows.to_pylist()]
+            told = matcher.timed_out[name].to_pylist()
+            timed_out += [{"query": name} | row for row in told]
         for name in names[1:]:
             aside += [{"query": name} | row for row in matcher.late[name].to_pylist()]
     found = rows_of(streaming, tmp_path)
     assert ordered(row["match"] for row in found if row["output"] == "match") == ordered(expected)
     assert ordered(row["late"] for row in found if row["output"] == "late") == ordered(aside)
+    told = [row["timed_out"] for row in found if row["output"] == "timed_out"]
+    assert ordered(told) == ordered({"key": None} | row for row in timed_out)
     assert {row["query"] for row in expected} == set(names)
     assert {row["query"] for row in aside} == set(names[1:])
+    assert {row["query"] for row in timed_out} >= {"keyed"}
     with pytest.raises(UnsupportedError, match="and this is none"):
         op.match(streaming.read.parquet(str(tmp_path / "in")), group)
-    with pytest.raises(UnsupportedError, match="are not told on Spark"):
-        op.search(stream, group, sources=sources).timed_out()
+    assert op.search(stream, group, sources=sources).timed_out().columns[0] == "query"
     assert op.match(stream, group, sources=sources).columns[0] == "query"
 
 

@@ -175,7 +175,7 @@ def stream(
     """Run a query over a stream; Ctrl-C stops it. With an output, the same command goes on.
 
     Several queries, and an op.group, read the stream once, and the column query says whose a row
-    is; what times out is not shown then. An op.Join reads two: --from LEFT --from RIGHT.
+    is. An op.Join reads two: --from LEFT --from RIGHT.
 
     A clause or a query over a small source, a join and SELECT * FROM a JOIN b ON … WITHIN … run in
     process if rows go to the console. A folder or another output, --checkpoint, --recovery,

@@ -15,6 +15,7 @@ import outpace as op
 from outpace.cli.run_query import QueryFiles, SqlText
 from outpace.cli.stream_input import LOG, StreamInput
 from outpace.cli.stream_join import check_joined, check_told, sides_of
+from outpace.engine.operator_spec import tells_timeouts
 from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.pattern.bind.check import check_emission
 from outpace.pattern.disorder import Disorder, InOrder, Invalid, KSlack, Late
@@ -114,11 +115,6 @@ class Additions:
             )
         if self.heartbeats is None:
             check_told(disorder)
-        if self.timed_out and (query.bound is None or query.windows is not None):
-            raise BindError(
-                f"'{query.name}' has no partial matches that time out",
-                hint="--timed-out-to goes with WITHIN",
-            )
 
 
 def check_query(request: Request, inputs: Sequence[StreamInput], additions: Additions) -> None:
@@ -128,14 +124,17 @@ def check_query(request: Request, inputs: Sequence[StreamInput], additions: Addi
     if additions.recovery is not None:
         _check_recovery(request, source)
     if isinstance(request, QueryFiles):
-        if additions.timed_out:
-            raise UnsupportedError(
-                "queries that run together do not show what times out", hint="run each by itself"
-            )
         request.each(additions.of)
     elif isinstance(request, Query):
         additions.of(request)
     if isinstance(request, Query | QueryFiles):
+        queries = [request] if isinstance(request, Query) else [one for _, one in request.files]
+        if additions.timed_out and not any(map(tells_timeouts, queries)):
+            named = " and ".join(f"'{query.name}'" for query in queries)
+            raise BindError(
+                f"{named} ha{'s' if len(queries) == 1 else 've'} no partial matches that time out",
+                hint="--timed-out-to goes with WITHIN",
+            )
         if additions.invalid and source.is_text and not isinstance(source.schema, pa.Schema):
             raise BindError("--invalid-to does not go with this input", hint="name a local folder")
         return

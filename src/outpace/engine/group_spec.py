@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
-from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.operator_spec import OperatorSpec, tells_timeouts
 from outpace.errors import BindError, Hint
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.group import check_names, naming_query
@@ -68,7 +68,7 @@ class GroupSpec:
                 self.schema,
                 disorder=None if ordered else bind_disorder(query, self.schema),
                 sources=self.sources,
-                timeouts=self.timeouts and query.operator is None and query.windows is None,
+                timeouts=self.timeouts and tells_timeouts(query),
                 forgets=self.forgets,
                 choose=self.choose,
             )
@@ -79,6 +79,12 @@ class GroupSpec:
     def output(self) -> pa.Schema:
         """The columns of what comes out."""
         return joined_schema({one.query.name: one.output for one in self.operators})
+
+    @cached_property
+    def timed_out(self) -> pa.Schema:
+        """The columns of partial matches that WITHIN ended; none where nobody asks for them."""
+        told = {one.query.name: one.timed_out for one in self.operators if one.timeouts}
+        return joined_schema(told) if told else pa.schema([])
 
     @property
     def matcher(self) -> Matcher | None:

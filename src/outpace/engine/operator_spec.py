@@ -31,6 +31,12 @@ from outpace.pattern.schedulers import ByKey
 from outpace.pattern.windows import LandmarkWindows
 
 
+def tells_timeouts(query: Query) -> bool:
+    """Say whether partial matches of a query may time out, and are told."""
+    alone = query.windows is None and query.operator is None
+    return query.bound is not None and alone and not query.corrects
+
+
 def without_pattern(query: Query) -> Query:
     """Return a query with the windows of another, for whoever splits and does not match."""
     return Query(

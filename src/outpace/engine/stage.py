@@ -171,12 +171,12 @@ class WholeStage:
     takes = CellInput.takes
 
     def __init__(self, spec: OperatorSpec | GroupSpec, number: int) -> None:
-        #: The columns of what the queries of a group give together; None for one query.
-        self._joined: pa.Schema | None = None
+        #: The columns of what the queries of a group give together, by why; None for one query.
+        self._joined: dict[CellKind, pa.Schema] | None = None
         self.part: WholeOperator | GroupOperator
         if isinstance(spec, GroupSpec):
             self.part, self._queries = GroupOperator(spec, number), spec.queries
-            self._joined = spec.output
+            self._joined = {CellKind.MATCHES: spec.output, CellKind.TIMED_OUT: spec.timed_out}
         else:
             self.part, self._queries = self._operator(spec, number), (spec.query,)
         self._arriving = CellInput(spec, self.part)
@@ -606,11 +606,16 @@ def _emitted(emit: Emit) -> list[Cell]:
     ]
 
 
-def _joined(emits: Sequence[Emit], schema: pa.Schema) -> list[Cell]:
-    """Return what came out of several queries, as one table."""
-    given = [(emit.query, emit.matches.table) for emit in emits if emit.matches.table.num_rows]
-    tables = [joined_rows({name: table}, schema) for name, table in given]
-    return [Cell(CellKind.MATCHES, block=write_table(pa.concat_tables(tables)))] if tables else []
+def _joined(emits: Sequence[Emit], schemas: Mapping[CellKind, pa.Schema]) -> list[Cell]:
+    """Return what came out of several queries, as one table of each kind."""
+    cells = []
+    for kind, schema in schemas.items():
+        timed = kind is CellKind.TIMED_OUT
+        given = ((one.query, one.timed_out if timed else one.matches.table) for one in emits)
+        tables = [joined_rows({name: rows}, schema) for name, rows in given if rows.num_rows]
+        if tables:
+            cells.append(Cell(kind, block=write_table(pa.concat_tables(tables))))
+    return cells
 
 
 def _checkpoint_us(front: Front, changes: Mapping[str, int]) -> int:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from outpace.engine.group_spec import GroupSpec, check_aside
 from outpace.engine.match.task import fingerprint, kept_columns
-from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.operator_spec import OperatorSpec, tells_timeouts
 from outpace.engine.packing import Packing
 from outpace.engine.recover.recoverable import check_recoverable
 from outpace.engine.stage import LogReplay, StagePart, StageSpec
@@ -276,6 +276,7 @@ def plan_group(
     schema: pa.Schema,
     partitions: int,
     *,
+    timeouts: bool = False,
     sources: tuple[str, ...] | None = None,
     heartbeats: str | None = None,
 ) -> Plan[StageDivision]:
@@ -287,6 +288,8 @@ def plan_group(
         The queries, and the input's columns.
     partitions
         How many instances share the keys, where that can be.
+    timeouts
+        Whether partial matches that WITHIN ended are asked for, of the queries that have any.
     sources, heartbeats
         As in `plan_stream`.
 
@@ -316,7 +319,11 @@ def plan_group(
         queries.append(query if query.order_of_arrival is not None else query.disorder(InOrder()))
     if sources is not None:
         _check_source(schema)
-    whole = GroupSpec(tuple(queries), schema, sources, forgets=True, together=True)
+    if timeouts and not any(map(tells_timeouts, queries)):
+        _check(queries[0], timeouts=True)
+    whole = GroupSpec(
+        tuple(queries), schema, sources, timeouts=timeouts, forgets=True, together=True
+    )
     clocks = sources is not None and _has_clocks(schema)
     disorders = [one.disorder for one in whole.operators if one.disorder is not None]
     heartbeats = _heartbeats(heartbeats, schema, disorders)

@@ -157,7 +157,6 @@ def test_several_queries_read_one_stream_and_rows_say_whose_they_are() -> None:
         (["first.sql", "bad.sql"], "bad.sql: measure n, line 1"),
         (["first.sql", "text.sql"], "varchar in 'text'"),
         (["first.sql", "pairs.sql", "--name", "first"], "--name goes with one query file"),
-        (["first.sql", "pairs.sql", "--timed-out-to", "over"], "do not show what times out"),
     ],
 )
 def test_queries_that_cannot_run_together_are_refused(arguments: list[str], said: str) -> None:

@@ -18,6 +18,7 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import CellKind, Counters
 from outpace.engine.codec.table import read_table
 from outpace.engine.message import HostLoad
+from outpace.engine.operator_spec import tells_timeouts
 from outpace.engine.stage import restore_stage, run_step, save_stage
 from outpace.pattern.disorder import Invalid, Late
 from outpace.plan.plan import Plan
@@ -54,14 +55,16 @@ def in_process(
     pieces: list[pa.Table],
     sources: tuple[str, ...] | None = None,
 ) -> Counter[str]:
-    matcher, nothing = op.open(group, sources=sources), dict.fromkeys(plan.output.names)
+    nothing, no_timeout = (dict.fromkeys(one.names) for one in (plan.output, plan.runs.timed_out))
+    matcher = op.open(group, sources=sources, timeouts=True)
     sides = {query.name for query in group.queries if query.order_of_arrival.late is Late.SIDE}
     found: Counter[str] = Counter()
     for piece in pieces:
         matches = [(nothing, one) for one in matcher.push(piece).items()]
         late = [({}, one) for one in matcher.late.items() if one[0] in sides]
         invalid = [({}, one) for one in matcher.invalid.items()]
-        kinds = {"MATCHES": matches, "LATE": late, "INVALID": invalid}
+        timed_out = [(no_timeout, one) for one in matcher.timed_out.items()]
+        kinds = {"MATCHES": matches, "LATE": late, "INVALID": invalid, "TIMED_OUT": timed_out}
         for kind, told in kinds.items():
             for columns, (name, table) in told:
                 rows = (columns | {"query": name} | row for row in table.to_pylist())
@@ -70,8 +73,8 @@ def in_process(
 
 
 def shown(row: dict[str, object]) -> str:
-    """A row without the id, which tells the instance that took the events."""
-    return repr({name: value for name, value in row.items() if name != "id"})
+    """A row without the id and numbers of rows, which tell the instance that took the events."""
+    return repr({name: value for name, value in row.items() if name not in ("id", "rows")})
 
 
 @examples(25)
@@ -97,7 +100,8 @@ def test_every_group_finds_what_it_finds_in_process(
             )
             for piece in pieces
         ]
-    plan = plan_group(group, schema, 3, sources=sources)
+    timeouts = any(map(tells_timeouts, queries))
+    plan = plan_group(group, schema, 3, timeouts=timeouts, sources=sources)
     assert streamed(plan, pieces) == in_process(group, plan, pieces, sources)
 
 

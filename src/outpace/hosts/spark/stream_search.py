@@ -28,6 +28,7 @@ from pyspark.sql.types import StructField, StructType
 
 from outpace.engine.codec.cell import CELLS, CellKind
 from outpace.engine.group_spec import QUERY, GroupSpec
+from outpace.engine.operator_spec import tells_timeouts
 from outpace.engine.order.contract import REASON
 from outpace.errors import BindError, UnsupportedError
 from outpace.hosts.spark.frame import BatchFunction, crossing_rows, map_rows
@@ -112,11 +113,6 @@ class StreamSearch:
 
     def timed_out(self) -> DataFrame:
         """Return the partial matches that WITHIN ended."""
-        if isinstance(self.query, QueryGroup):
-            raise UnsupportedError(
-                "the partial matches of a group that time out are not told on Spark",
-                hint="search with its queries one by one",
-            )
         chain = self._chain(timeouts=True)
         return chain.rows(CellKind.TIMED_OUT, chain.timed_out)
 
@@ -136,9 +132,9 @@ class StreamSearch:
         The column `output` says what a row is: "match", "timed_out", "late" or "invalid"; of the
         columns with these names the one that it says is filled.
         """
-        query = self.query if isinstance(self.query, Query) else None
-        timeouts = query is not None and query.bound is not None and query.windows is None
-        return self._chain(timeouts=timeouts).outputs()
+        query = self.query
+        queries = query.queries if isinstance(query, QueryGroup) else (query,)
+        return self._chain(timeouts=any(map(tells_timeouts, queries))).outputs()
 
     def _chain(self, *, timeouts: bool = False) -> _QueryStages:
         return _chain(
@@ -162,9 +158,7 @@ class _QueryStages:
     def timed_out(self) -> pa.Schema:
         """The columns of partial matches that timed out; none where they are not kept."""
         operator = self.plan.runs
-        if isinstance(operator, GroupSpec) or not operator.timeouts:
-            return pa.schema([])
-        return operator.timed_out
+        return operator.timed_out if operator.timeouts else pa.schema([])
 
     @property
     def late(self) -> pa.Schema:
@@ -260,7 +254,12 @@ def _planned(
     queries = tuple(_with_clock(frame, query, before, told=told) for query in request.queries)
     partitions = _check_session(frame)
     plan = plan_group(
-        QueryGroup(queries), schema, partitions, sources=sources, heartbeats=heartbeats
+        QueryGroup(queries),
+        schema,
+        partitions,
+        timeouts=timeouts,
+        sources=sources,
+        heartbeats=heartbeats,
     )
     follows = any(isinstance(query.order_of_arrival, Punctuation) for query in queries)
     if before is not None and follows and not before.plan.tells_time_to(plan):
