@@ -137,5 +137,4 @@ def make_order(
     inner: BoundDisorder = disorder["slack"]
     _check_rule(inner)
     each = {source: _make_reorderer(bound, inner, schema) for source in sources}
-    certain = ReorderedSources(bound, inner, each, schema)
-    return SpeculativeSources(bound, disorder, schema, certain, useful)
+    return SpeculativeSources(bound, disorder, each, schema, useful)

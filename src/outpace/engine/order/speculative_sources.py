@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +24,10 @@ from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
 from outpace.engine.match.bits import BitTask
 from outpace.engine.message import ClockExchange, EventsArrived, HostLoad
-from outpace.engine.order.contract import ReleasedEvents
+from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.engine.order.early_release import EarlyOrder
 from outpace.engine.order.reordered_sources import ReorderedSources
 from outpace.engine.order.runs import SortedRun, SortedRuns, joined
-from outpace.engine.order.total import TotalOrder
 from outpace.engine.order.waiting import OWNER
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State
@@ -38,40 +36,31 @@ from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 
 
-class SpeculativeSources(EarlyOrder):
+class SpeculativeSources(EarlyOrder, ReorderedSources):
     """Lets events of several sources go on early, and says which belong before them.
 
     Parameters
     ----------
-    bound, disorder, schema
-        The query, how its events are out of order, and the columns that they have, with their ids.
-    certain
-        What brings the events of all sources into order for certain.
+    bound, disorder, each, schema
+        As for `ReorderedSources`; what brings the events of each source into order is for certain.
     useful
         What says which events a step can use; None where all are kept.
     """
 
-    CHANGED = ("_runs",)
-    PARTS: ClassVar = {"certain": "_certain"}
+    CHANGED = (*ReorderedSources.CHANGED, "_runs")
 
     def __init__(
         self,
         bound: BoundQuery,
         disorder: BoundDisorder,
+        each: Mapping[str, Order],
         schema: pa.Schema,
-        certain: ReorderedSources,
         useful: BitTask | None = None,
     ) -> None:
-        self._certain, self._useful = certain, useful
-        self._time = disorder.time
-        self._order = TotalOrder(bound, replace(disorder, ties=(*disorder.ties, OWNER.name)))
+        super().__init__(bound, disorder["slack"], each, schema)
+        self._useful = useful
         self._runs = SortedRuns(schema)
         self._begin_early(disorder)
-
-    @property
-    def kind(self) -> str:
-        """What tells whether a saved state is that of an order of this kind."""
-        return f"{super().kind} of {self._certain.kind}"
 
     @property
     def buffered(self) -> int:
@@ -81,78 +70,22 @@ class SpeculativeSources(EarlyOrder):
     @property
     def certain(self) -> int:
         """No event that is not late has a time before this; NO_TIME while it is not known."""
-        return self._certain.watermark
-
-    @property
-    def slack(self) -> int:
-        """The greatest slack of a source."""
-        return self._certain.slack
-
-    @property
-    def silent(self) -> frozenset[str]:
-        """The sources that nothing waits for to be certain, because they say nothing."""
-        return self._certain.silent
-
-    @property
-    def unawaited(self) -> int:
-        """How many events became certain although a silent source had not come so far."""
-        return self._certain.unawaited
-
-    def unawaited_of(self, source: str) -> int:
-        """Return how many events became certain although a source was silent and not so far."""
-        return self._certain.unawaited_of(source)
-
-    @property
-    def unawaited_times(self) -> Mapping[str, tuple[int, int]]:
-        """The first and the last such time of each source, when it was silent last."""
-        return self._certain.unawaited_times
-
-    @property
-    def holding(self) -> str | None:
-        """The source that others wait for to be certain; None when all have finished."""
-        return self._certain.holding
-
-    @property
-    def ended(self) -> frozenset[str]:
-        """The sources that send no more events."""
-        return self._certain.ended
-
-    def wants(self, source: str) -> bool:
-        """Say whether a source may go on: it is not too far ahead of the others."""
-        return self._certain.wants(source)
-
-    def waiting(self, source: str) -> int:
-        """Return how many events of a source are not certain."""
-        return self._certain.waiting(source)
-
-    def slack_of(self, source: str) -> int:
-        """Return how far the watermark of a source stays behind its greatest time."""
-        return self._certain.slack_of(source)
-
-    def watermark_of(self, source: str) -> int:
-        """Return a time that no later event of a source lies before, unless it is late."""
-        return self._certain.watermark_of(source)
-
-    @property
-    def timer(self) -> int | None:
-        """When, by the clock of the host, it wants to be asked again; None where never."""
-        return self._certain.timer
+        return self._watermark
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events of a source, or of all that the column `source` names.
 
         After an error nothing is taken.
         """
-        given = self._certain.push(events)
-        return self._go_on(events.rows, given, events.load)
+        return self._go_on(events.rows, super().push(events), events.load)
 
     def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise that no later event of a source has a time before this."""
-        return self._go_on(self._nothing, self._certain.tell(time, source, arrival))
+        return self._go_on(self._runs.nothing.rows, super().tell(time, source, arrival))
 
     def fire(self, at: int) -> ReleasedEvents:
         """Take note that the clock of the host has come to a time, for every source."""
-        return self._go_on(self._nothing, self._certain.fire(at))
+        return self._go_on(self._runs.nothing.rows, super().fire(at))
 
     def compare_clocks(self, exchange: ClockExchange) -> ReleasedEvents:
         """Refuse: the events that went on early have the times of their own clocks."""
@@ -164,9 +97,9 @@ class SpeculativeSources(EarlyOrder):
 
     def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that a source, or every one, sends no more events."""
-        given = self._certain.finish(source)
-        if self._certain.holding is not None:
-            return self._go_on(self._nothing, given)
+        given = super().finish(source)
+        if self.holding is not None:
+            return self._go_on(self._runs.nothing.rows, given)
         rows = self._in_order(self._runs.pop(None))
         gone = max(self.watermark, given.watermark)
         self._early = replace(self._early, gone=gone)
@@ -175,19 +108,15 @@ class SpeculativeSources(EarlyOrder):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         rows = joined([self._runs.nothing, *self._runs]).rows
-        return super().state().plus(State(self._early.numbers, [rows]))
+        return State(self._early.numbers, [rows], {"certain": super().state()})
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process."""
-        super().restore(state)
+        super().restore(state.part("certain"))
         header, (rows,) = state.content(1)
         self._early = self._early.restored(header)
         sizes = [rows.num_rows] if rows.num_rows else []
         self._runs.restore(sizes, rows, self._order.time, self._order.ticks)
-
-    @property
-    def _nothing(self) -> pa.Table:
-        return self._runs.nothing.rows
 
     def _go_on(
         self, rows: pa.Table, given: ReleasedEvents, load: HostLoad | None = None
@@ -198,7 +127,7 @@ class SpeculativeSources(EarlyOrder):
             ids = np.concatenate([_ids(one) for one in aside])
             rows = rows.filter(pa.array(~np.isin(_ids(rows), ids)))
         early = self._early.follow(load)
-        times = as_integers(rows.column(self._time))
+        times = as_integers(rows.column(self._order.time))
         greatest = max(early.greatest, int(times.max(initial=NO_TIME)))
         if self._useful is not None:
             rows = rows.filter(pa.array(self._useful.used(rows)))
