@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -29,6 +29,8 @@ from outpace.engine.message import (
     ClockExchange,
     EventsArrived,
     HostLoad,
+    Instruction,
+    Move,
     SetAside,
     Stimulus,
     TimerFired,
@@ -47,25 +49,47 @@ from outpace.pattern.query import Query
 _LONGEST: Final = 1 << 53
 
 
+@dataclass(frozen=True)
+class TakenCells:
+    """What became of the cells of a batch.
+
+    Parameters
+    ----------
+    said
+        What the operator, or the front alone, said of them.
+    aside, counters
+        The events that go to side outputs, and what is counted of events and of going back.
+    logged
+        The cells that came from a log, and the events of each.
+    """
+
+    said: list[Instruction | Move]
+    aside: list[Cell]
+    counters: Counters
+    logged: list[tuple[Cell, pa.Table]]
+
+
 class CellInput:
-    """The input of a stage that takes events as they were packed."""
+    """The input of a stage that takes events as they were packed.
+
+    Parameters
+    ----------
+    spec, part
+        What the stage is of, and what takes the events.
+    """
 
     takes = frozenset(
         {CellKind.EVENTS, CellKind.UNUSED, CellKind.SPARSE, CellKind.CLOCKS, CellKind.TOLD}
     )
 
     def __init__(
-        self, spec: OperatorSpec | GroupSpec, front: Front | WholeOperator | GroupOperator
+        self, spec: OperatorSpec | GroupSpec, part: Front | WholeOperator | GroupOperator
     ) -> None:
         self._schema = spec.schema
-        self._front = front
+        self._part = part
         self._sources = spec.sources
         #: What had been counted when the batch began.
         self._unawaited, self._aside = 0, Counter[Aside]()
-        #: The cells of the last batch that came from a log, and the events of each.
-        self.logged: list[tuple[Cell, pa.Table]] = []
-        #: How many events of the last batch no step can use, of those that are among the others.
-        self._sparse = 0
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
         #: The queries whose late events are shown, and whether several share the events.
         self._to_side = {one.name for one in _queries(spec) if _shows_late(one)}
@@ -73,8 +97,6 @@ class CellInput:
         self._patient = any(_is_patient(one) for one in _queries(spec))
         self._time: str | None = None
         self._weighed: str | None = None
-        #: What the host measured, for the next batch; None where it does not say.
-        self.load: HostLoad | None = None
         if isinstance(spec, OperatorSpec):
             assert spec.disorder is not None
             self._divisible = spec.disorder.divisible
@@ -84,7 +106,37 @@ class CellInput:
             self._divisible = spec.divided
         self._mixed = spec.sources is not None and not self._divisible
 
-    def stimuli(self, cells: Sequence[Cell], now: int) -> list[Stimulus]:
+    def take(self, cells: Sequence[Cell], now: int, load: HostLoad | None) -> TakenCells:
+        """Let the part take the cells of a batch; `load` is what the host measured before it."""
+        part, before, late = self._part, self._part.arrived, self._unused_late(cells)
+        parts = [part] if isinstance(part, Front) else part.operators
+        known = [one.changes for one in parts]
+        part.step(BatchBegun())
+        self._unawaited = part.intake.counters().unawaited
+        if isinstance(part, GroupOperator):
+            self._aside = part.aside
+        kinds = CellKind.EVENTS, CellKind.SPARSE
+        events = [(cell, self.read(cell)) for cell in cells if cell.kind in kinds]
+        stimuli = self._stimuli(cells, events, now, load)
+        said = [one for stimulus in stimuli for one in part.step(stimulus)]
+        aside = self._aside_of(said)
+        changed: Counter[str] = Counter()
+        for one, was in zip(parts, known, strict=True):
+            changes = one.changes.since(was)
+            spent = round(1e6 * one.work[1] * changes["checkpoints"])
+            changed.update(changes, checkpoint_us=spent)
+        useful = sum(rows.num_rows for cell, rows in events if cell.kind is CellKind.EVENTS)
+        counters = replace(self._counters(useful, aside, late, before), **changed)
+        logged = [(cell, rows) for cell, rows in events if cell.first >= 0]
+        return TakenCells(said, self._cells(aside), counters, logged)
+
+    def _stimuli(
+        self,
+        cells: Sequence[Cell],
+        events: Sequence[tuple[Cell, pa.Table]],
+        now: int,
+        load: HostLoad | None,
+    ) -> list[Stimulus]:
         """Return the cells of a batch as one piece of the stream, or of each source that has any.
 
         What is told of time holds for every source. What is told of clocks comes first, in an order
@@ -92,39 +144,38 @@ class CellInput:
         timer that is due comes before all events, but behind them where it tells who
         is silent: those that speak in the batch are not.
         """
-        self._front.step(BatchBegun())
-        self._unawaited = self._front.intake.counters().unawaited
-        if isinstance(self._front, GroupOperator):
-            self._aside = self._front.aside
-        timer, self.logged = self._front.timer, []
+        timer = self._part.timer
         fired = [TimerFired(now)] if timer is not None and timer <= now else []
         pieces: list[Stimulus] = []
         if cells or not fired:
-            pieces = [*self._pieces(cells, now), *_promises(cells, now)]
+            unused = [cell for cell in cells if cell.kind is CellKind.UNUSED]
+            own = self._pieces(events, unused)
+            pieces = [replace(one, arrival=now, load=load) for one in own]
+            pieces += _promises(cells, now)
         exchanges = _exchanges(cells)
         return [*exchanges, *pieces, *fired] if self._patient else [*exchanges, *fired, *pieces]
 
-    def _pieces(self, cells: Sequence[Cell], now: int) -> list[EventsArrived]:
-        events = [cell for cell in cells if cell.kind in (CellKind.EVENTS, CellKind.SPARSE)]
-        unused = [cell for cell in cells if cell.kind is CellKind.UNUSED]
+    def _pieces(
+        self, events: Sequence[tuple[Cell, pa.Table]], unused: Sequence[Cell]
+    ) -> list[EventsArrived]:
         # Each sender promises for itself; all that ever do so take part in every batch.
-        promised = [cell.watermark for cell in events if cell.watermark != NO_TIME]
+        promised = [cell.watermark for cell, _ in events if cell.watermark != NO_TIME]
         watermark = min(promised, default=int(NO_TIME))
         if self._sources is None or self._mixed:
-            return [self._piece(events, None, watermark, now, unused)]
-        own: dict[int, list[Cell]] = {}
-        for cell in events:
-            own.setdefault(cell.source, []).append(cell)
+            return [self._piece(events, None, watermark, unused)]
+        own: dict[int, list[tuple[Cell, pa.Table]]] = {}
+        for one in events:
+            own.setdefault(one[0].source, []).append(one)
         spoken = [
             number for number in range(len(self._sources)) if number in own or watermark != NO_TIME
         ]
         # Where nobody has spoken one says nothing, so that who waits for this stage hears of it.
         return [
-            self._piece(own.get(number, []), self._sources[number], watermark, now)
+            self._piece(own.get(number, []), self._sources[number], watermark)
             for number in spoken or [0]
         ]
 
-    def unused_late(self, cells: Sequence[Cell]) -> int:
+    def _unused_late(self, cells: Sequence[Cell]) -> int:
         """Count the events that no step can use, known by their times alone, that are late."""
         unused = [cell for cell in cells if cell.kind is CellKind.UNUSED]
         return sum(
@@ -132,16 +183,16 @@ class CellInput:
             for cell in unused
         )
 
-    def aside(self, instructions: Iterable[object]) -> dict[Aside, pa.Table]:
+    def _aside_of(self, said: Iterable[object]) -> dict[Aside, pa.Table]:
         """Return the events that are set aside, by why."""
         found: dict[Aside, list[pa.Table]] = {}
-        for one in instructions:
+        for one in said:
             if isinstance(one, SetAside):
                 rows = named_rows(one.rows, one.query) if self._grouped else one.rows
                 found.setdefault(one.kind, []).append(rows)
         return {kind: pa.concat_tables(tables) for kind, tables in found.items()}
 
-    def cells(self, aside: dict[Aside, pa.Table]) -> list[Cell]:
+    def _cells(self, aside: dict[Aside, pa.Table]) -> list[Cell]:
         """Return the events that go to side outputs; they have no columns of bits any more."""
         given, added = [], [QUERY] * self._grouped
         late = aside.get(Aside.LATE)
@@ -155,21 +206,16 @@ class CellInput:
             given.append(Cell(CellKind.INVALID, block=write_table(shown)))
         return given
 
-    def counters(
-        self,
-        stimuli: Sequence[Stimulus],
-        aside: Mapping[Aside, pa.Table],
-        late: int,
-        before: int,
+    def _counters(
+        self, events: int, aside: Mapping[Aside, pa.Table], late: int, before: int
     ) -> Counters:
         """Return what became of the events of a batch, how many wait, and all keys."""
         sizes = Counter({why: rows.num_rows for why, rows in aside.items()})
-        if isinstance(self._front, GroupOperator):
-            sizes = self._front.aside - self._aside
-        counters = self._front.counters()
+        if isinstance(self._part, GroupOperator):
+            sizes = self._part.aside - self._aside
+        counters = self._part.counters()
         counted = Counters(
-            events=sum(one.rows.num_rows for one in stimuli if isinstance(one, EventsArrived))
-            - self._sparse,
+            events=events,
             released=counters.events - before,
             late=sizes[Aside.LATE] + late,
             invalid=sizes[Aside.INVALID],
@@ -177,39 +223,30 @@ class CellInput:
             slack=counters.order.slack,
             silent=counters.order.silent,
             unawaited=counters.order.unawaited - self._unawaited,
-            waited=min(self._front.intake.waits.waited, _LONGEST),
-            longest_wait=self._front.intake.waits.longest,
+            waited=min(self._part.intake.waits.waited, _LONGEST),
+            longest_wait=self._part.intake.waits.longest,
             keys=counters.partitions,
+            early=round(1e6 * (1 - self._part.alpha)),
         )
         if not counted.unawaited:
             return counted
-        spans = self._front.intake.unawaited_times.values()
+        spans = self._part.intake.unawaited_times.values()
         first, last = min(first for first, _ in spans), max(last for _, last in spans)
         return replace(counted, unawaited_first=first, unawaited_last=last)
 
     def _piece(
         self,
-        cells: Sequence[Cell],
+        events: Sequence[tuple[Cell, pa.Table]],
         source: str | None,
         watermark: int,
-        now: int,
         unused: Sequence[Cell] = (),
     ) -> EventsArrived:
-        blocks = []
-        for cell in cells:
-            if len(cell.block):
-                blocks.append(self.read(cell))
-            if cell.first >= 0:
-                rows = blocks[-1] if len(cell.block) else self._schema.empty_table()
-                self.logged.append((cell, rows))
-        sparse = (cell.kind is CellKind.SPARSE for cell in cells if len(cell.block))
-        self._sparse = sum(
-            block.num_rows for block, is_sparse in zip(blocks, sparse, strict=True) if is_sparse
-        )
-        rows = pa.concat_tables([self._schema.empty_table(), *blocks])
+        rows = pa.concat_tables([self._schema.empty_table(), *(one for _, one in events)])
         spans = weights = None
         if self._divisible:
-            spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in cells)])
+            spans = np.concatenate(
+                [np.zeros((0, 2), np.int64), *(cell.times for cell, _ in events)]
+            )
         elif unused:
             assert self._time is not None
             own = as_integers(one_array(rows.column(self._time)))
@@ -220,17 +257,19 @@ class CellInput:
                 weights = np.concatenate(
                     [own_weights, *(read_weights(cell.block) for cell in unused)]
                 )
-        return EventsArrived(rows, source, spans, watermark, now, self.load, weights)
+        return EventsArrived(rows, source, spans, watermark, weights=weights)
 
     def _watermark(self, source: int) -> int:
         """Return the time before which an event of a source is late."""
-        assert not isinstance(self._front, GroupOperator)
-        return self._front.intake.watermark_of(
+        assert not isinstance(self._part, GroupOperator)
+        return self._part.intake.watermark_of(
             None if self._sources is None else self._sources[source]
         )
 
     def read(self, cell: Cell) -> pa.Table:
-        """Return the events of a cell that has any."""
+        """Return the events of a cell."""
+        if not len(cell.block):
+            return self._schema.empty_table()
         columns = read_block(pa.py_buffer(cell.block), self._schema)
         if cell.kind is CellKind.SPARSE:
             # They have no bit, so that the order drops them once it has seen them.

@@ -16,7 +16,8 @@ is, and who has no more reads the events again that it needs.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, deque
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.back import Back
-from outpace.engine.cell_input import CellInput
+from outpace.engine.cell_input import CellInput, TakenCells
 from outpace.engine.codec.cell import Cell, CellKind, Counters, add_reports, in_order
 from outpace.engine.codec.table import write_table
 from outpace.engine.emission import emitted_together
@@ -165,26 +166,13 @@ class StageSpec:
         return _STAGES[self.part](self.operator)
 
 
-class WholeStage:
-    """The whole operator, or those of a group: an instance has the events of its keys, or all."""
+class EventStage(ABC):
+    """A stage that takes events as they were packed."""
 
     takes = CellInput.takes
-
-    def __init__(self, spec: OperatorSpec | GroupSpec, number: int) -> None:
-        #: The columns of what the queries of a group give together, by why; None for one query.
-        self._joined: dict[CellKind, pa.Schema] | None = None
-        self.part: WholeOperator | GroupOperator
-        if isinstance(spec, GroupSpec):
-            self.part, self._queries = GroupOperator(spec, number), spec.queries
-            self._joined = {CellKind.MATCHES: spec.output, CellKind.TIMED_OUT: spec.timed_out}
-        else:
-            self.part, self._queries = self._operator(spec, number), (spec.query,)
-        self._arriving = CellInput(spec, self.part)
-        self.counters = Counters()
-
-    def _operator(self, spec: OperatorSpec, number: int) -> WholeOperator:
-        """Return a new operator of one query."""
-        return WholeOperator(spec, number)
+    part: WholeOperator | GroupOperator | Front
+    counters = Counters()
+    _arriving: CellInput
 
     @property
     def timer(self) -> int | None:
@@ -194,22 +182,38 @@ class WholeStage:
     def step(
         self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
     ) -> list[Cell]:
-        """Order the events of a batch, match those whose turn it is, and let time pass."""
-        arriving, part, before = self._arriving, self.part, self.part.arrived
-        arriving.load, known = load, [one.changes for one in part.operators]
-        late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
-        instructions = [one for stimulus in stimuli for one in part.step(stimulus)]
-        aside = arriving.aside(instructions)
-        emits = self._together([one for one in instructions if isinstance(one, Emit)])
-        changed: Counter[str] = Counter()
-        for one, was in zip(part.operators, known, strict=True):
-            changes = one.changes.since(was)
-            changed.update(changes, checkpoint_us=_checkpoint_us(one.front, changes))
-        instances = [one.instance for one in part.operators]
+        """Order the events of a batch, in whatever order they come, and let time pass."""
+        return self._given(self._arriving.take(cells, now, load))
+
+    @abstractmethod
+    def _given(self, taken: TakenCells) -> list[Cell]:
+        """Return what comes of the cells of a batch, and count it."""
+
+
+class WholeStage(EventStage):
+    """The whole operator, or those of a group: an instance has the events of its keys, or all."""
+
+    part: WholeOperator | GroupOperator
+
+    def __init__(self, spec: OperatorSpec | GroupSpec, number: int) -> None:
+        #: The columns of what the queries of a group give together, by why; None for one query.
+        self._joined: dict[CellKind, pa.Schema] | None = None
+        if isinstance(spec, GroupSpec):
+            self.part, self._queries = GroupOperator(spec, number), spec.queries
+            self._joined = {CellKind.MATCHES: spec.output, CellKind.TIMED_OUT: spec.timed_out}
+        else:
+            self.part, self._queries = self._operator(spec, number), (spec.query,)
+        self._arriving = CellInput(spec, self.part)
+
+    def _operator(self, spec: OperatorSpec, number: int) -> WholeOperator:
+        """Return a new operator of one query."""
+        return WholeOperator(spec, number)
+
+    def _given(self, taken: TakenCells) -> list[Cell]:
+        emits = self._together([one for one in taken.said if isinstance(one, Emit)])
+        instances = [one.instance for one in self.part.operators]
         self.counters = replace(
-            arriving.counters(stimuli, aside, late, before),
-            **changed,
-            early=round(1e6 * (1 - part.alpha)),
+            taken.counters,
             matches=sum(emit.matches.table.num_rows for emit in emits),
             timed_out=sum(emit.timed_out.num_rows for emit in emits),
             kept=sum(one.rows_kept for one in instances),
@@ -218,11 +222,11 @@ class WholeStage:
             keys=max(one.partitions_kept for one in instances),
         )
         if self._joined is not None:
-            return [*_joined(emits, self._joined), *arriving.cells(aside)]
+            return [*_joined(emits, self._joined), *taken.aside]
         watermark = emits[-1].watermark
         pulse = [Cell(CellKind.PULSE, watermark=watermark)] if watermark != NO_TIME else []
         found = [cell for emit in emits for cell in _emitted(emit)]
-        return [*found, *arriving.cells(aside), *pulse]
+        return [*found, *taken.aside, *pulse]
 
     def _together(self, emits: Sequence[Emit]) -> list[Emit]:
         """Return what each query gives in a batch, whose steps are one to who reads of it."""
@@ -258,13 +262,10 @@ class ReplayedStage(WholeStage):
     def _operator(self, spec: OperatorSpec, number: int) -> RecoverableOperator:
         return RecoverableOperator(spec, number)
 
-    def step(
-        self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
-    ) -> list[Cell]:
-        """Order the events of a batch, match those whose turn it is, and let time pass."""
-        number, self._savepoint = self.part.came, None
-        given = super().step(cells, now, load)
-        for cell, rows in self._arriving.logged:
+    def _given(self, taken: TakenCells) -> list[Cell]:
+        given, self._savepoint = super()._given(taken), None
+        number = self.part.came - sum(rows.num_rows for _, rows in taken.logged)
+        for cell, rows in taken.logged:
             self._places.add(number, rows.num_rows, cell.first, cell.stop)
             if rows.num_rows:
                 self._events.append(self._numbered(rows, number))
@@ -372,46 +373,26 @@ class ReplayedStage(WholeStage):
         own = [
             self._arriving.read(cell)
             for cell in cells
-            if cell.kind is CellKind.EVENTS and cell.instance == self._number and len(cell.block)
+            if cell.kind is CellKind.EVENTS and cell.instance == self._number
         ]
         return pa.concat_tables([self.part.spec.schema.empty_table(), *own])
 
 
-class FrontStage:
+class FrontStage(EventStage):
     """The front alone: each instance of the next stage gets a cell in every batch, or several."""
 
-    takes = CellInput.takes
+    part: Front
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.part = Front(spec)
         self._arriving = CellInput(spec, self.part)
         self._spec = spec
-        self.counters = Counters()
 
-    @property
-    def timer(self) -> int | None:
-        """When, by the time of batches, it wants to take a step; None where never."""
-        return self.part.timer
-
-    def step(
-        self, cells: Sequence[Cell], now: int = NO_TIME, load: HostLoad | None = None
-    ) -> list[Cell]:
-        """Take the events of a batch, in any order."""
-        arriving, before = self._arriving, self.part.arrived
-        arriving.load, known = load, self.part.changes
-        late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
-        messages = [one for stimulus in stimuli for one in self.part.step(stimulus)]
-        aside = arriving.aside(messages)
-        changes = self.part.changes.since(known)
-        self.counters = replace(
-            arriving.counters(stimuli, aside, late, before),
-            **changes,
-            checkpoint_us=_checkpoint_us(self.part, changes),
-            early=round(1e6 * (1 - self.part.alpha)),
-        )
+    def _given(self, taken: TakenCells) -> list[Cell]:
+        self.counters, messages = taken.counters, taken.said
         # How far time has come counts after the last delivery of a batch alone.
         watermark = [one for one in messages if isinstance(one, Routed)][-1].watermark
-        messages += self.part.step(TurnEnded())
+        messages = [*messages, *self.part.step(TurnEnded())]
         deliveries = [
             replace(one, watermark=watermark) for one in messages if isinstance(one, Deliver)
         ]
@@ -420,7 +401,7 @@ class FrontStage:
             for delivery in deliveries
         ]
         moves = Cell(CellKind.MOVES, block=write_moves(messages))
-        return [*given, moves, *arriving.cells(aside)]
+        return [*given, moves, *taken.aside]
 
 
 class InstanceStage:
@@ -582,7 +563,7 @@ def run_step(
         taken = cell.kind in stage.takes
         (mine if taken else reports if cell.kind is CellKind.REPORT else others).append(cell)
     taken_cells = in_order(mine)
-    if isinstance(stage, WholeStage | FrontStage):
+    if isinstance(stage, EventStage):
         given = stage.step(taken_cells, now, load)
     else:
         given = stage.step(taken_cells)
@@ -616,11 +597,6 @@ def _joined(emits: Sequence[Emit], schemas: Mapping[CellKind, pa.Schema]) -> lis
         if tables:
             cells.append(Cell(kind, block=write_table(pa.concat_tables(tables))))
     return cells
-
-
-def _checkpoint_us(front: Front, changes: Mapping[str, int]) -> int:
-    """Return what the checkpoints of a step took, in microseconds, as far as it is measured."""
-    return round(1e6 * front.work[1] * changes["checkpoints"])
 
 
 def _header(spec: StageSpec) -> dict[str, object]:
