@@ -10,9 +10,8 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import Cell, CellKind, Counters, cell_batch, read_cells
 from outpace.engine.codec.table import read_table
+from outpace.engine.replayed_stage import ReadLog, ReplayedStage
 from outpace.engine.stage import (
-    ReadLog,
-    ReplayedStage,
     Stage,
     StageSpec,
     restore_stage,

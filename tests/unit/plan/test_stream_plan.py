@@ -6,7 +6,8 @@ import pytest
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import CellKind
 from outpace.engine.codec.table import read_table
-from outpace.engine.stage import WholeStage, restore_stage, run_step, save_stage
+from outpace.engine.stage import restore_stage, run_step, save_stage
+from outpace.engine.stage_parts import WholeStage
 from outpace.errors import StateError
 from outpace.hosts.background import Compilable
 from outpace.pattern.disorder import LDOP, AQKSlack, InOrder, KSlack, Punctuation, Quantile

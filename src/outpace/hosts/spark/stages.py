@@ -30,8 +30,8 @@ from outpace.engine.codec.block import read_block
 from outpace.engine.codec.cell import CELLS, Cell, CellKind, cell_batch, cell_of, read_cells
 from outpace.engine.codec.table import read_table
 from outpace.engine.packing import Packing
+from outpace.engine.replayed_stage import ReplayedStage
 from outpace.engine.stage import (
-    ReplayedStage,
     Stage,
     StageSpec,
     restore_stage,

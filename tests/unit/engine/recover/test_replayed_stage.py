@@ -20,7 +20,8 @@ import outpace as op
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import Cell, CellKind, Counters
 from outpace.engine.recover.log_places import LogPiece
-from outpace.engine.stage import ReplayedStage, Stage, StageSpec, restore_stage, save_stage
+from outpace.engine.replayed_stage import ReplayedStage
+from outpace.engine.stage import Stage, StageSpec, restore_stage, save_stage
 from outpace.engine.state import State
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.hosts.spark.soft_stages import SoftStages
