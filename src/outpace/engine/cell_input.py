@@ -109,6 +109,7 @@ class CellInput:
     def take(self, cells: Sequence[Cell], now: int, load: HostLoad | None) -> TakenCells:
         """Let the part take the cells of a batch; `load` is what the host measured before it."""
         part, before, late = self._part, self._part.arrived, self._unused_late(cells)
+        parts: Sequence[Front | WholeOperator]
         parts = [part] if isinstance(part, Front) else part.operators
         known = [one.changes for one in parts]
         part.step(BatchBegun())

@@ -194,7 +194,7 @@ def write_delivery(
     )
 
 
-def write_moves(moves: Iterable[Move]) -> bytes:
+def write_moves(moves: Iterable[Move | Instruction]) -> bytes:
     """Write what a front says to the back; of deliveries, to whom."""
     lines: list[tuple[int, ...]] = []
     for move in moves:

@@ -23,8 +23,11 @@ from outpace.engine.order.runs import moved
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers
 
-#: Takes events, of one moment or of several; None: moment by moment.
-TakePiece: TypeAlias = Callable[[EventsArrived, bool], ReleasedEvents | None]
+#: Pieces of events, and which of these each has.
+Pieces: TypeAlias = Iterator[tuple[EventsArrived, slice]]
+#: Takes events, when each arrived, rising, and where each was among those that came. Or takes none,
+#: and says which pieces of them are to be taken one after the other.
+TakePiece: TypeAlias = Callable[[EventsArrived, Integers, Integers], ReleasedEvents | Pieces]
 
 
 def arrivals_of(column: pa.ChunkedArray) -> Integers:
@@ -32,7 +35,7 @@ def arrivals_of(column: pa.ChunkedArray) -> Integers:
     return as_integers(one_array(column))
 
 
-def halves_of(events: EventsArrived, clock: Integers) -> Iterator[tuple[EventsArrived, slice]]:
+def halves_of(events: EventsArrived, clock: Integers) -> Pieces:
     """Yield two pieces and which of the events they have; those of one moment stay together.
 
     Parameters
@@ -45,15 +48,13 @@ def halves_of(events: EventsArrived, clock: Integers) -> Iterator[tuple[EventsAr
     return pieces_of(events, [cut])
 
 
-def with_apart(
-    events: EventsArrived, clock: Integers, moments: Integers
-) -> Iterator[tuple[EventsArrived, slice]]:
+def with_apart(events: EventsArrived, clock: Integers, moments: Integers) -> Pieces:
     """Yield pieces, as `halves_of`: what arrived at certain moments, and what came between."""
     ends = np.concatenate([np.searchsorted(clock, moments, side) for side in ("left", "right")])
     return pieces_of(events, np.setdiff1d(ends, [0, len(clock)]).tolist())
 
 
-def pieces_of(events: EventsArrived, cuts: Sequence[int]) -> Iterator[tuple[EventsArrived, slice]]:
+def pieces_of(events: EventsArrived, cuts: Sequence[int]) -> Pieces:
     """Yield the pieces between some places, and which of the events each has.
 
     What is told with the events is of later ones than all of these.
@@ -65,39 +66,39 @@ def pieces_of(events: EventsArrived, cuts: Sequence[int]) -> Iterator[tuple[Even
         yield replace(events, rows=rows, watermark=promise), slice(low, high)
 
 
+def has_several(clock: Integers) -> bool:
+    """Say whether events, by when each arrived, rising, are of several moments."""
+    return len(clock) > 0 and bool(clock[0] < clock[-1])
+
+
 def take_moments(
-    order: Order, events: EventsArrived, column: str, take: TakePiece
+    order: Order, events: EventsArrived, clock: Integers, take: TakePiece
 ) -> ReleasedEvents:
-    """Let an order take events at once, or else in halves; after an error it has taken none.
+    """Let an order take events at once, or else in pieces; after an error it has taken none.
 
     Parameters
     ----------
-    order, events
-        The order, and the events.
-    column
-        The column that says when they arrived.
+    order, events, clock
+        The order, the events, and when each arrived.
     take
-        Takes events as they arrived, and is told whether they are of several moments. It returns
-        None where these are to be taken moment by moment, and has not taken any then.
+        Takes events as they arrived.
     """
-    clock = arrivals_of(events.rows.column(column))
+    places = np.arange(len(clock))
     if not is_ascending(clock):
         places = np.argsort(clock, kind="stable")
         events, clock = replace(events, rows=moved(events.rows, places)), clock[places]
     before = None
     given: list[ReleasedEvents] = []
-    left = [(events, clock)]
+    left = [(events, clock, places)]
     try:
         while left:
-            piece, moments = left.pop()
-            several = len(moments) > 0 and bool(moments[0] < moments[-1])
-            released = take(piece, several)
-            if released is not None:
-                given.append(released)
+            piece, *known = left.pop()
+            taken = take(piece, *known)
+            if isinstance(taken, ReleasedEvents):
+                given.append(taken)
                 continue
             before = order.snapshot() if before is None else before
-            halves = [(half, moments[part]) for half, part in halves_of(piece, moments)]
-            left += reversed(halves)
+            left += reversed([(part, *(one[own] for one in known)) for part, own in taken])
     except BaseException:
         if before is not None:
             order.become(before)

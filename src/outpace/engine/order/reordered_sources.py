@@ -6,7 +6,7 @@ that source alone, however the sources are mixed. Then they wait for those of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import ClassVar, Final
@@ -15,11 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.message import ClockExchange, EventsArrived
 from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents, with_flags
 from outpace.engine.order.drift import UNKNOWN, ClockReading, SourceClock
-from outpace.engine.order.moments import arrivals_of, halves_of, with_apart
+from outpace.engine.order.moments import (
+    Pieces,
+    arrivals_of,
+    halves_of,
+    has_several,
+    take_moments,
+    with_apart,
+)
 from outpace.engine.order.reorderer import units_in
 from outpace.engine.order.runs import SortedRun, moved
 from outpace.engine.order.senders import Owners, SourceShares, no_source, owned
@@ -76,7 +82,7 @@ class ReorderedSources(Order):
         The columns of their events.
     """
 
-    CHANGED = (
+    CHANGED: ClassVar[tuple[str, ...]] = (
         *("_watermarks", "_finished", "_silence", "_clocks", "_unawaited_of"),
         *("_unawaited_times", "_back"),
     )
@@ -357,30 +363,26 @@ class ReorderedSources(Order):
     def _take(self, events: EventsArrived, owners: Owners | None) -> ReleasedEvents:
         """Take events; after an error stand where nothing of them was taken."""
         if self._silence is None and not self._meets_others:
-            return self._take_stretch(events, owners, None)
-        before, now = self.snapshot(), int(NO_TIME) if self._silence is None else self._silence.now
+            aside, _ = self._push_each(events, SourceShares.of(events, owners, self._names))
+            return ReleasedEvents.joined([*aside, self._released()])
+        before, clock = self.snapshot(), np.full(events.rows.num_rows, events.arrival)
+        if self._arrival is not None:
+            clock = arrivals_of(events.rows.column(self._arrival))
+        if self._silence is not None:
+            clock = np.maximum(clock, self._silence.now)
+
+        def take(piece: EventsArrived, clock: Integers, own: Integers) -> ReleasedEvents | Pieces:
+            return self._take_stretch(piece, None if owners is None else owners[own], clock)
+
         try:
-            return self._take_by_clock(events, owners, now)
+            return take_moments(self, events, clock, take)
         except BaseException:
             self.become(before)
             raise
 
-    def _take_by_clock(
-        self, events: EventsArrived, owners: Owners | None, now: int
-    ) -> ReleasedEvents:
-        """Take events by what the clock says, stretch by stretch of it where that matters."""
-        if self._arrival is None:
-            return self._take_stretch(events, owners, None)
-        clock = np.maximum(arrivals_of(events.rows.column(self._arrival)), now)
-        if not is_ascending(clock):
-            order = np.argsort(clock, kind="stable")
-            events = replace(events, rows=moved(events.rows, order))
-            clock, owners = clock[order], None if owners is None else owners[order]
-        return self._take_stretch(events, owners, clock)
-
     def _take_stretch(
-        self, events: EventsArrived, owners: Owners | None, clock: Integers | None
-    ) -> ReleasedEvents:
+        self, events: EventsArrived, owners: Owners | None, clock: Integers
+    ) -> ReleasedEvents | Pieces:
         """Take events at once if it stays the same who is silent, else in halves.
 
         Where it counts how far the others were when an event arrived that is late for its source,
@@ -391,34 +393,24 @@ class ReorderedSources(Order):
         events, owners
             Those of one source, or the numbers of their sources.
         clock
-            When each arrived, rising; None where the host says when all did.
+            When each arrived, rising.
         """
-        shares = SourceShares.of(events, owners, self._names)
-        spoken: dict[str, Integers] = {}
-        if self._silence is not None:
-            spoken = {
-                name: np.full(1, events.arrival) if clock is None else clock[share]
-                for name, share in shares.each()
-            }
-        several = clock is not None and len(clock) > 0 and bool(clock[0] < clock[-1])
-        if several and self._silence is not None:
-            assert clock is not None
-            if self._silence.changes(spoken, int(clock[-1]), self._missing()):
-                return self._take_pieces(halves_of(events, clock), owners, clock)
+        shares, several = SourceShares.of(events, owners, self._names), has_several(clock)
+        silence, spoken = self._silence, dict[str, Integers]()
+        if silence is not None:
+            spoken = {name: clock[share] for name, share in shares.each()}
+            if several and silence.changes(spoken, int(clock[-1]), self._missing()):
+                return halves_of(events, clock)
         before = self.snapshot() if several and self._meets_others else None
-        first = events.arrival if clock is None else int(NO_TIME)
-        if clock is not None and len(clock):
-            first = int(clock[0])
+        first = events.arrival if self._arrival is None else int(NO_TIME)
+        first = int(clock[0]) if len(clock) else first
         given = self._come_to(first, {name: int(at[-1]) for name, at in spoken.items()})
         aside, moments = self._push_each(events, shares)
         if before is not None and len(moments):
-            assert clock is not None
             self.become(before)
-            moments = np.maximum(moments, clock[0])
-            return self._take_pieces(with_apart(events, clock, moments), owners, clock)
+            return with_apart(events, clock, np.maximum(moments, clock[0]))
         given += aside
-        if several and self._silence is not None:
-            assert clock is not None
+        if several and silence is not None:
             # As if what arrived at the last moment had come by itself.
             for source, due in self._missing().items():
                 given += self._let_go(source, due, int(clock[-1]) - 1)
@@ -501,20 +493,6 @@ class ReorderedSources(Order):
                 reached = np.minimum(reached, at)
             found[name] = np.maximum(reached, self._watermark)
         return found
-
-    def _take_pieces(
-        self,
-        pieces: Iterable[tuple[EventsArrived, slice]],
-        owners: Owners | None,
-        clock: Integers,
-    ) -> ReleasedEvents:
-        """Take events stretch after stretch; those that arrived at one time stay together."""
-        return ReleasedEvents.joined(
-            [
-                self._take_stretch(piece, None if owners is None else owners[part], clock[part])
-                for piece, part in pieces
-            ]
-        )
 
     def _come_to(self, clock: int, spoken: dict[str, int]) -> list[ReleasedEvents]:
         """Let the clock come to a time at which sources speak; return what that lets go."""

@@ -42,7 +42,7 @@ from outpace.engine.order.contract import (
     quarantine_hint,
     with_reasons,
 )
-from outpace.engine.order.moments import arrivals_of, take_moments
+from outpace.engine.order.moments import Pieces, arrivals_of, halves_of, has_several, take_moments
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.partition import one_array
@@ -160,14 +160,16 @@ class Reorderer(Order):
         """
         arrival = self._disorder["arrival"]
         if self._in_order and arrival is not None:
-            return take_moments(self, events, arrival, self._take_in_order)
+            clock = arrivals_of(events.rows.column(arrival))
+            return take_moments(self, events, clock, self._take_in_order)
         return self._take(events)
 
-    def _take_in_order(self, events: EventsArrived, several: bool) -> ReleasedEvents | None:
+    def _take_in_order(
+        self, events: EventsArrived, clock: Integers, places: Integers
+    ) -> ReleasedEvents | Pieces:
         """Take events, unless they are of several moments and another cut might give another."""
-        moments = arrivals_of(events.rows.column(self._disorder["arrival"]))
-        if several and not self.takes_by_moments(events.rows, moments):
-            return None
+        if has_several(clock) and not self.takes_by_moments(events.rows, clock):
+            return halves_of(events, clock)
         return self._take(events)
 
     def takes_by_moments(self, rows: pa.Table, moments: Integers, promise: int = NO_TIME) -> bool:

@@ -31,7 +31,7 @@ from outpace.engine.order.contract import (
     with_flags,
     with_reasons,
 )
-from outpace.engine.order.moments import arrivals_of, take_moments
+from outpace.engine.order.moments import Pieces, arrivals_of, halves_of, has_several, take_moments
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.runs import moved
 from outpace.engine.rows.partition import one_array
@@ -135,28 +135,29 @@ class SequenceOrder(Order):
         """Take events as they arrive; after an error nothing is taken."""
         self._check_times(events.rows)
         rows, invalid = self._numbered(events.rows)
-        numbered = replace(events, rows=rows)
-        if self._arrival is None:
-            released = self._take(numbered, False)
-            assert released is not None
-        else:
-            released = take_moments(self, numbered, self._arrival, self._take)
+        clock = np.full(rows.num_rows, events.arrival)
+        if self._arrival is not None:
+            clock = arrivals_of(rows.column(self._arrival))
+        released = take_moments(self, replace(events, rows=rows), clock, self._take)
         if invalid is not None:
             both = [invalid, *([] if released.invalid is None else [released.invalid])]
             released = replace(released, invalid=pa.concat_tables(both))
         return released
 
-    def _take(self, events: EventsArrived, several: bool) -> ReleasedEvents | None:
-        """Take events with numbers, unless those of several moments are to be taken one by one."""
-        rows = events.rows
-        arrivals = self._arrivals(rows, events.arrival)
+    def _take(
+        self, events: EventsArrived, clock: Integers, places: Integers
+    ) -> ReleasedEvents | Pieces:
+        """Take events with numbers, unless those of several moments are to be taken in halves."""
+        rows, arrivals = events.rows, np.maximum(clock, self._now)
         if (arrivals[1:] <= arrivals[:-1]).any():
             # Those that arrive at one time count in the order of their numbers.
             order = np.lexsort([as_integers(one_array(rows.column(self._number))), arrivals])
             rows, arrivals = moved(rows, order), arrivals[order]
         now = max(self._now, events.arrival if self._arrival is None else int(NO_TIME))
         promise = max(self._promise, events.watermark)
-        return self._step(rows, arrivals, now, promise, events.source, several=several)
+        several = has_several(clock)
+        released = self._step(rows, arrivals, now, promise, events.source, several=several)
+        return halves_of(events, clock) if released is None else released
 
     @classmethod
     def push_all(
@@ -339,12 +340,6 @@ class SequenceOrder(Order):
             detail=f"row {row} of a piece of {rows.num_rows}, column '{column}'",
             hint=quarantine_hint(self._disorder),
         )
-
-    def _arrivals(self, rows: pa.Table, arrival: int) -> Integers:
-        """Return when events arrived; the clock does not go back."""
-        if self._arrival is not None:
-            return np.maximum(arrivals_of(rows.column(self._arrival)), self._now)
-        return np.full(rows.num_rows, max(arrival, self._now))
 
     def _pass(self, now: int, promise: int) -> ReleasedEvents:
         released = self._step(self._held.slice(0, 0), np.zeros(0, np.int64), now, promise, None)
