@@ -124,7 +124,7 @@ class Intake(SavedPart):
         return self.order.unawaited_times
 
     def wants(self, source: str) -> bool:
-        """Say whether a source may go on; one that is too far ahead of the others must wait."""
+        """Say whether a source may go on; one of which too many events are held back must wait."""
         return self.order.wants(source)
 
     def counters(self, source: str | None = None) -> OrderCounters:
@@ -387,7 +387,7 @@ class JoinedIntakes:
         return spans
 
     def wants(self, source: str) -> bool:
-        """Say whether a source may go on; one that is too far ahead of the others must wait."""
+        """Say whether a source may go on; one of which too many events are held back must wait."""
         return all(one.wants(source) for one in self.each)
 
     def counters(self, source: str | None = None) -> OrderCounters:

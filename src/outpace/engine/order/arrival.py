@@ -132,27 +132,27 @@ class Arrival(Stateful):
         if late:
             raise self._refused(joined, *min(late))
 
-    def _refused(self, joined: pa.Table, row: int, ahead: int) -> DataError:
+    def _refused(self, joined: pa.Table, row: int, taken: int) -> DataError:
         before = self.latest.num_rows
-        others = f"row {ahead - before} of it"
-        if ahead < before:
+        others = f"row {taken - before} of it"
+        if taken < before:
             others = "rows that were already taken"
         values = ((name, joined.column(name)) for name in self._by_key.order_by)
         shown = [
-            f"{name} is {_text(value[row])}, after {_text(value[ahead])}"
+            f"{name} is {_text(value[row])}, after {_text(value[taken])}"
             for name, value in values
-            if value[row] != value[ahead]
+            if value[row] != value[taken]
         ]
         return DataError(
             f"row {row - before} of the pushed table comes before {others}",
             detail=", ".join(shown),
-            hint=self._hint(joined, row, ahead),
+            hint=self._hint(joined, row, taken),
         )
 
-    def _hint(self, joined: pa.Table, row: int, ahead: int) -> str:
+    def _hint(self, joined: pa.Table, row: int, taken: int) -> str:
         """Name the NULL that no row can follow, or the disorder that would have waited for one."""
         name = self._by_time.order_by[0]
-        times = joined.column(name).take(pa.array([row, ahead]))
+        times = joined.column(name).take(pa.array([row, taken]))
         in_order = "push rows in event order"
         if times[0].is_valid and not times[1].is_valid:
             return f"a NULL comes after every {name}: leave such rows out, or push them last"

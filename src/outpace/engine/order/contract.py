@@ -258,14 +258,14 @@ class Order(SavedPart, ABC):
         return frozenset()
 
     def wants(self, source: str) -> bool:
-        """Say whether a source may go on; one that is too far ahead of the others must wait."""
+        """Say whether a source may go on; one of which too many events are held back must wait."""
         return True
 
     def waiting(self, source: str) -> int:
         """Return how many events of a source wait."""
         return self.buffered
 
-    def ahead(self, source: str) -> int:
+    def held_back(self, source: str) -> int:
         """Return how many events of a source wait for other sources alone."""
         return 0
 

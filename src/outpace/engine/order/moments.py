@@ -92,13 +92,13 @@ def take_moments(
     left = [(events, clock, places)]
     try:
         while left:
-            piece, *known = left.pop()
-            taken = take(piece, *known)
+            piece, moments, own = left.pop()
+            taken = take(piece, moments, own)
             if isinstance(taken, ReleasedEvents):
                 given.append(taken)
                 continue
             before = order.snapshot() if before is None else before
-            left += reversed([(part, *(one[own] for one in known)) for part, own in taken])
+            left += reversed([(one, moments[part], own[part]) for one, part in taken])
     except BaseException:
         if before is not None:
             order.become(before)

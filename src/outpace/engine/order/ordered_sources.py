@@ -79,7 +79,7 @@ class SourceOrder(Order):
         """Return how many events of a source wait."""
         return self._merge.buffered(source)
 
-    def ahead(self, source: str) -> int:
+    def held_back(self, source: str) -> int:
         """Return how many events of a source wait for other sources."""
         return self._merge.buffered(source)
 
@@ -95,7 +95,7 @@ class SourceOrder(Order):
         return latest if latest == NO_TIME else latest // self._ticks
 
     def wants(self, source: str) -> bool:
-        """Say whether a source may go on: it is not too far ahead of the others."""
+        """Say whether a source may go on: not too many of its events are held back."""
         return self._merge.wants(source)
 
     def push(self, events: EventsArrived) -> ReleasedEvents:

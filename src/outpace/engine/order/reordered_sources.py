@@ -67,8 +67,8 @@ class ReorderedSources(Order):
     such an event is late; the events that wait in the order of its source go on by the clock as it
     was, and that order begins anew.
 
-    Memory: the events that wait, at most twice. A source that is far ahead of the others is not
-    refused: a host that runs a piece again would be refused again. `wants` tells of it.
+    Memory: the events that wait, at most twice. A source of which many are held back
+    is not refused: a host that runs a piece again would be refused again. `wants` tells of it.
 
     Parameters
     ----------
@@ -178,9 +178,9 @@ class ReorderedSources(Order):
 
     def waiting(self, source: str) -> int:
         """Return how many events of a source wait."""
-        return self.ahead(source) + self._each[source].buffered
+        return self.held_back(source) + self._each[source].buffered
 
-    def ahead(self, source: str) -> int:
+    def held_back(self, source: str) -> int:
         """Return how many events of a source wait for other sources alone."""
         return int(self._waiting.counts[self._numbers[source]])
 
@@ -217,9 +217,9 @@ class ReorderedSources(Order):
         return self._each[source].watermark
 
     def wants(self, source: str) -> bool:
-        """Say whether a source may go on: it is not too far ahead of the others."""
-        ahead = self.ahead(self._known(source))
-        return source not in self._finished and ahead < CAPACITY
+        """Say whether a source may go on: not too many of its events are held back."""
+        held_back = self.held_back(self._known(source))
+        return source not in self._finished and held_back < CAPACITY
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events of a source, or of all that the column `source` names.

@@ -1,8 +1,8 @@
 """Order by sequence numbers: an event waits for those that its source sent before it.
 
-A gate holds events whose numbers are ahead (`outpace.engine.kernels.sequence` says how long), and
-lets the others in. Behind it a reorderer gets the events in order already, and sees to those that
-are late or invalid by their time.
+A gate holds events whose turn by number has not come (`outpace.engine.kernels.sequence` says how
+long), and lets the others in. Behind it a reorderer gets the events in order already, and sees to
+those that are late or invalid by their time.
 
 Memory: the events that arrive while a gap is waited for, at most for the timeout.
 """
@@ -300,10 +300,10 @@ class SequenceOrder(Order):
         self._whole = np.array(
             [integer({"known": one}, "known") for one in numbers["known"]], np.int64
         )
-        ahead, wrap = as_integers(column), int(self._settings[kernel.RANGE])
+        ordered, wrap = as_integers(column), int(self._settings[kernel.RANGE])
         if wrap:
-            ahead = (ahead - self._whole[kernel.EXPECTED]) % wrap
-        require((np.diff(ahead) > 0).all(), "events are out of order")
+            ordered = (ordered - self._whole[kernel.EXPECTED]) % wrap
+        require((np.diff(ordered) > 0).all(), "events are out of order")
         self._fractions = np.where(means < 0, math.nan, means)
         self._held, self._waits = held, np.stack([arrived, due])
 

@@ -47,7 +47,7 @@ from outpace.errors import DataError, did_you_mean
 #: The column of sequence numbers.
 SEQUENCE: Final = "seq"
 
-#: How many events a source may be ahead of the others.
+#: How many events of a source may be held back.
 CAPACITY: Final = 1 << 22
 
 #: How many sources, or groups of them, are compared with each other at most.
@@ -123,7 +123,7 @@ class SourceMerge(SavedPart):
     apart
         Whether all events of an earlier source count before those of a later one.
     capacity
-        How many events a source may be ahead before `wants` refuses more.
+        How many events of a source may be held back before `wants` refuses more.
     fan_in
         How many sources, or groups of them, are compared with each other at most.
 
@@ -243,7 +243,7 @@ class SourceMerge(SavedPart):
         return ReleasedEvents(self._merged(pieces, np.array(bounds)), watermark)
 
     def wants(self, source: str) -> bool:
-        """Say whether a source may go on: it is not too far ahead of the others."""
+        """Say whether a source may go on: not too many of its events are held back."""
         waiting = self._waiting[self._number(source)]
         return not waiting.finished and waiting.events < self._capacity
 

@@ -201,7 +201,7 @@ class _OperatorLoop:
         for name, intake in self._intakes.items():
             source = self._node.source(name)
             waits = self._node.waits and not self._collecting and source is not None
-            self._inlets[name].taken(intake.next - (order.ahead(name) if waits else 0))
+            self._inlets[name].taken(intake.next - (order.held_back(name) if waits else 0))
 
     def _stand(self) -> None:
         """Stand where the newest backup was made."""

@@ -291,7 +291,7 @@ def test_a_source_that_is_far_ahead_is_refused_unless_its_host_lets_it_wait() ->
     rows = pa.table({"ts": np.zeros(CAPACITY, np.int64)})
     for order in orders:
         order.push(EventsArrived(rows, "east"))
-        assert order.ahead("east") == CAPACITY
+        assert order.held_back("east") == CAPACITY
     orders[0].push(EventsArrived(rows.slice(0, 1), "east"))
     with pytest.raises(op.DataError, match="ahead of source 'north'"):
         orders[1].push(EventsArrived(rows.slice(0, 1), "east"))
