@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived
-from outpace.engine.order.arrival import Arrival
 from outpace.engine.order.contract import Order, ReleasedEvents
+from outpace.engine.order.last_rows import LastRows
 from outpace.engine.rows.times import as_integers, passed, valid_times
 from outpace.engine.state import ANY, State
 from outpace.pattern.bound import BoundQuery
@@ -36,7 +36,7 @@ class OrderedInput(Order):
         The column whose times somebody reads, so that none may be NULL; None where nobody does.
     """
 
-    CHANGED = ("_arrival",)
+    CHANGED = ("_last_rows",)
     NUMBERS: ClassVar = {"watermark": ("_watermark", ANY)}
 
     def __init__(
@@ -53,7 +53,7 @@ class OrderedInput(Order):
         self._read = read
         self._tells_time = tells_time
         self._nothing = schema.empty_table()
-        self._arrival = Arrival(bound, partition_by)
+        self._last_rows = LastRows(bound, partition_by)
         self._time = _time(bound)
         self._watermark = int(NO_TIME)
         #: What counts from `take` on: the rows, and how far time comes with them.
@@ -67,7 +67,7 @@ class OrderedInput(Order):
     @property
     def latest(self) -> int:
         """The time that the last row or promise has come to; NO_TIME where nobody knows."""
-        rows = self._arrival.latest
+        rows = self._last_rows.latest
         if self._time is None or not rows.num_rows or rows.column(self._time).null_count:
             return self._watermark
         return max(self._watermark, int(as_integers(rows.column(self._time)).max()))
@@ -84,7 +84,7 @@ class OrderedInput(Order):
             if self._read is not None and rows.column(self._read).null_count:
                 # A row without a time is the reason, not the rows that seem to be late behind it.
                 valid_times(self._read, rows.column(self._read), range(rows.num_rows))
-            self._arrival.check(rows)
+            self._last_rows.check(rows)
             self._check_passed(rows)
         watermark = max(self._watermark, int(events.watermark), self._last_time(rows))
         self._next = rows, watermark
@@ -94,7 +94,7 @@ class OrderedInput(Order):
         """Let what was let go last count; without it, it is as if nothing had come."""
         rows, self._watermark = self._next
         if self._checked:
-            self._arrival.accept(rows)
+            self._last_rows.accept(rows)
         self._next = self._nothing, self._watermark
 
     def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
@@ -108,13 +108,13 @@ class OrderedInput(Order):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        return super().state().plus(State({}, [self._arrival.latest]))
+        return super().state().plus(State({}, [self._last_rows.latest]))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         super().restore(state)
         _, (latest,) = state.content(1)
-        self._arrival.restore(latest)
+        self._last_rows.restore(latest)
 
     def _last_time(self, rows: pa.Table) -> int:
         """Return the time of the last row, where somebody asks for it."""

@@ -1,4 +1,4 @@
-"""The order of arrival: rows of a stream that come before rows already taken are refused.
+"""The last rows of a stream in order: those that come before rows already taken are refused.
 
 The first column of the query's order is the time of the whole stream, so it must not go back, in
 whatever partition; rows of one time follow the other columns in their partition. Matches that were
@@ -28,7 +28,7 @@ from outpace.pattern.duration import print_duration
 from outpace.pattern.types import is_instant, is_integer, value_type
 
 
-class Arrival(Stateful):
+class LastRows(Stateful):
     """Says of rows whether they may come now.
 
     Parameters
@@ -43,10 +43,10 @@ class Arrival(Stateful):
     >>> from outpace.pattern.bind.query import bind
     >>> from outpace.pattern.query import Query
     >>> query = Query().order_by("ts").pattern("A")
-    >>> arrival = Arrival(bind(query, pa.schema([("ts", pa.int64())])))
-    >>> arrival.accept(pa.table({"ts": [5, 6]}))
+    >>> last_rows = LastRows(bind(query, pa.schema([("ts", pa.int64())])))
+    >>> last_rows.accept(pa.table({"ts": [5, 6]}))
     >>> try:
-    ...     arrival.check(pa.table({"ts": [7, 3]}))
+    ...     last_rows.check(pa.table({"ts": [7, 3]}))
     ... except DataError as error:
     ...     print(error)
     [data] row 1 of the pushed table comes before row 0 of it
