@@ -35,6 +35,11 @@ def add_cache(kernel: Any, function: Callable[..., object]) -> None:
         kernel._cache = caching.NullCache()
 
 
+def is_kept(kernel: Any) -> bool:
+    """Say whether something is kept that was compiled of a function with its present text."""
+    return isinstance(kernel._cache, _Cache) and kernel._cache.has_any
+
+
 def own_folder(name: str) -> Path | None:
     """Return a folder that nobody but the user may enter, or None where there can be none.
 
@@ -206,6 +211,13 @@ class _Cache(caching.FunctionCache):
         self._cache_file = _FunctionFiles(
             self._cache_path, impl.filename_base, impl.locator.get_source_stamp()
         )
+
+    @property
+    def has_any(self) -> bool:
+        """Whether anything is kept."""
+        with suppress(OSError):
+            return bool(self._cache_file._load_index())
+        return False
 
     @contextmanager
     def _guard_against_spurious_io_errors(self) -> Iterator[None]:

@@ -17,14 +17,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import inspect
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
@@ -298,15 +296,9 @@ def is_compiled(kernel: Callable[..., object]) -> bool:
     if known.overloads:
         return True
     dispatcher = getattr(known, "dispatcher", known)
-    folder = dispatcher.stats.cache_path
-    if folder is None:
-        return False
-    source = Path(inspect.getfile(dispatcher.py_func))
-    if not source.is_file():
-        return False
-    changed = source.stat().st_mtime
-    saved = Path(folder).glob(f"{source.stem}.{dispatcher.py_func.__name__}-*.nbi")
-    return any(file.stat().st_mtime >= changed for file in saved)
+    from outpace.compiler.cache import is_kept
+
+    return is_kept(dispatcher)
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:

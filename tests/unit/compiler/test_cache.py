@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import pickle
 import py_compile
@@ -10,14 +11,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numba
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from outpace.compiler import kernel
-from outpace.compiler.cache import CONDITIONS, own_folder
+from outpace.compiler.cache import CONDITIONS, _stamp, own_folder
 from outpace.compiler.kernel import module_name
 from outpace.engine.match.codegen import plan_path
 from outpace.engine.match.task import prepare
@@ -116,6 +119,31 @@ def test_a_file_with_a_class_that_is_gone_is_written_again(folder, kind):
     file.write_bytes(stale + hashlib.sha256(stale).digest())
     assert _again(plan).cache_hits == 0
     assert _again(plan).cache_hits == 1
+
+
+def test_what_is_kept_belongs_to_a_text_whenever_that_was_written(monkeypatch, tmp_path):
+    """Before the fix files older than a new check-out of the same source were not looked for."""
+    monkeypatch.setitem(vars(numba.config), "CACHE_DIR", str(tmp_path / "kernels"))
+    source = tmp_path / "kernels_of_a_test.py"
+
+    def loaded(step, changed):
+        source.write_text(f"def grow(values):\n    values += {step}\n")
+        os.utime(source, (changed, changed))
+        name = f"kernels_of_a_test_{step}"
+        spec = importlib.util.spec_from_file_location(name, source)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        _stamp.cache_clear()  # As another process would.
+        return kernel.Kernel(module.grow)
+
+    first = loaded(1, changed=1e9)
+    assert not kernel.is_compiled(first)
+    values = np.zeros(2, np.int64)
+    first(values)
+    assert values.tolist() == [1, 1]
+    assert kernel.is_compiled(first)
+    assert kernel.is_compiled(loaded(1, changed=time.time() + 1e6))
+    assert not kernel.is_compiled(loaded(2, changed=1e9))
 
 
 def test_a_folder_that_others_may_write_to_is_passed_over(folder):
