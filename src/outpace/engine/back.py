@@ -38,7 +38,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.snapshot import Stateful
-from outpace.engine.speculate.history import MatchHistory, shown
+from outpace.engine.speculate.history import MatchHistory, ShownColumns, shown
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.result import WindowMatches
@@ -100,7 +100,9 @@ class Back(Stateful):
         #: What came out within the horizon, where late events correct it, and backs as they stood.
         self._history: MatchHistory[Back] | None = None
         if spec.corrects:
-            self._history = MatchHistory(spec.found_columns, confirms=spec.query.confirms)
+            one_row = spec.task is not None and spec.bound.query.rows is RowsPerMatch.ONE
+            columns = ShownColumns(spec.found_columns, spec.bound.output, one_row)
+            self._history = MatchHistory(columns)
         self._certain, self._oldest, self._now = int(NO_TIME), 0, int(NO_TIME)
         #: What became of matches since the part was made.
         self.changes = ChangeCounters()
@@ -115,8 +117,6 @@ class Back(Stateful):
         self._timed_out: list[pa.Table] = []
         self._nothing = spec.timed_out.empty_table()
         self._no_matches = WindowMatches.none(spec.bound.output)
-        #: Whether each match is one row.
-        self._one_row = spec.task is not None and spec.bound.query.rows is RowsPerMatch.ONE
 
     @property
     def settled(self) -> bool:
@@ -316,9 +316,8 @@ class Back(Stateful):
             whole = not history.went_back or not (self._again or any(self._due))
             matches = self._no_matches
             if whole and (sayings := history.emit(self._certain)):
-                self.changes = self.changes.after(sayings, self._now, one_row=self._one_row)
-                output, confirms = self._spec.bound.output, self._spec.query.confirms
-                matches = shown(output, sayings, confirms=confirms, one_row=self._one_row)
+                self.changes = self.changes.after(sayings, self._now)
+                matches = shown(self._spec.bound.output, sayings)
             if whole:
                 # What is forgotten was said to be certain, now at the latest.
                 history.forget(self._oldest)

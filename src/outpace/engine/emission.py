@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.speculate.history import Saying
 from outpace.engine.window_match.result import WindowMatches
@@ -69,27 +68,20 @@ class ChangeCounters:
         """Matches that were taken back, as a part of those that might be."""
         return self.retracted / self.tentative if self.tentative else 0.0
 
-    def after(self, sayings: Sequence[Saying], now: int, *, one_row: bool) -> ChangeCounters:
+    def after(self, sayings: Sequence[Saying], now: int) -> ChangeCounters:
         """Return the counters after a step that said so, when the greatest time was this.
 
-        A match of which no row is shown does not count; none is such where each has one row.
+        A match of which no row is shown does not count.
         """
         gone = come = come_wait = sure = sure_wait = 0
         for one in sayings:
-            found, certain, count = one.found, one.certain, len(one)
-            if not one_row:
-                there = np.flatnonzero(np.diff(one.matches.offsets))
-                found, count = found[there], len(there)
-                certain = certain if isinstance(certain, bool) else certain[there]
-            if one.diff < 0:
-                gone += count
-                continue
-            if certain is not False:
-                chosen = found if certain is True else found[certain]
-                sure, sure_wait = sure + len(chosen), sure_wait + _waited(chosen, now)
-            if certain is not True and one.diff:
-                chosen = found if certain is False else found[~certain]
-                come, come_wait = come + len(chosen), come_wait + _waited(chosen, now)
+            for certain, count, wait in one.counts(now):
+                if one.diff < 0:
+                    gone += count
+                elif certain:
+                    sure, sure_wait = sure + count, sure_wait + wait
+                elif one.diff:
+                    come, come_wait = come + count, come_wait + wait
         return self.plus(
             retracted=gone,
             confirmed=sure,
@@ -141,11 +133,6 @@ class SpeculationCounters(ChangeCounters):
     latency: float = 0.0
     event_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
-
-
-def _waited(found: Integers, now: int) -> int:
-    """Return how far the greatest time is behind what decided matches, added up."""
-    return 0 if now == NO_TIME else int(np.maximum(now - found, 0).sum())
 
 
 def emitted(query: Query, matches: WindowMatches) -> WindowMatches:

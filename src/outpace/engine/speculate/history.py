@@ -13,7 +13,7 @@ Memory: the matches within the horizon, and those of at most one stretch before 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -41,11 +41,51 @@ Mark = TypeVar("Mark")
 
 
 @dataclass(frozen=True)
+class ShownColumns:
+    """The columns in which matches come out, with what is said of them.
+
+    Parameters
+    ----------
+    found
+        The columns of matches as they are found, without what is said of them.
+    output
+        Those that come out.
+    one_row
+        Whether each match is one row, which is faster.
+    """
+
+    found: pa.Schema
+    output: pa.Schema
+    one_row: bool = False
+
+    def _is_said(self, name: str) -> bool:
+        return name in self.output.names and name not in self.found.names
+
+    @cached_property
+    def confirms(self) -> bool:
+        """Whether it is said of all that become certain."""
+        return self._is_said(CONFIRMED)
+
+    @cached_property
+    def places(self) -> list[int]:
+        """Where each column is among those found, the id, `diff` and `confirmed` behind them."""
+        names = [*self.found.names, MATCH, DIFF, CONFIRMED]
+        return [names.index(name) for name in self.output.names]
+
+    @cached_property
+    def identifies(self) -> bool:
+        """Whether ids are shown."""
+        return self._is_said(MATCH)
+
+
+@dataclass(frozen=True)
 class GivenMatches:
     """Matches that came out.
 
     Parameters
     ----------
+    shown
+        How they come out.
     matches
         The matches.
     found
@@ -55,6 +95,7 @@ class GivenMatches:
         None where none was. The others are certain when time has come so far.
     """
 
+    shown: ShownColumns
     matches: WindowMatches
     found: Integers
     known: Booleans | None = None
@@ -67,10 +108,37 @@ class GivenMatches:
         """Whether the matches become certain one after the other."""
         return self.known is None and is_ascending(self.found)
 
+    def rows(self, diff: int, certain: Booleans | bool) -> pa.Table:
+        """Return their rows with what is said of them."""
+        if not isinstance(certain, bool):
+            one_row = self.shown.one_row
+            sure = certain if one_row else np.repeat(certain, np.diff(self.matches.offsets))
+            return self._with(diff, pa.array(sure))
+        if (known := self._made.get((diff, certain))) is None:
+            sure = repeated(certain, self.matches.table.num_rows)
+            known = self._made[diff, certain] = self._with(diff, sure)
+        return known
+
     @cached_property
-    def texts(self) -> pa.Array:
-        """The ids of the matches as they are shown."""
-        return self.matches.ids.texts
+    def _made(self) -> dict[tuple[int, bool], pa.Table]:
+        """Their rows where the same is said of all."""
+        return {}
+
+    def _with(self, diff: int, sure: pa.Array) -> pa.Table:
+        columns = [*self._columns, repeated(diff, len(sure)), sure]
+        shown = self.shown
+        return pa.Table.from_arrays([columns[n] for n in shown.places], schema=shown.output)
+
+    @cached_property
+    def _columns(self) -> list[pa.ChunkedArray | pa.Array | None]:
+        """The columns of their rows, and behind them their ids where these are shown."""
+        matches, ids = self.matches, None
+        if self.shown.identifies:
+            ids = matches.ids.texts
+            if not self.shown.one_row:
+                sizes = np.diff(matches.offsets)
+                ids = ids.take(pa.array(np.repeat(np.arange(len(sizes)), sizes)))
+        return [*matches.table.columns, ids]
 
     def certain(self, time: int) -> Booleans:
         """Return for each whether it is said that nothing takes it back: so far time has come."""
@@ -78,10 +146,11 @@ class GivenMatches:
         return certain if self.known is None else certain | self.known
 
     @staticmethod
-    def joined(output: pa.Schema, parts: Sequence[GivenMatches], time: int) -> GivenMatches:
+    def joined(shown: ShownColumns, parts: Sequence[GivenMatches], time: int) -> GivenMatches:
         """Return the matches of all parts, one part after the other; so far time has come."""
         return GivenMatches(
-            WindowMatches.joined(output, [part.matches for part in parts]),
+            shown,
+            WindowMatches.joined(shown.found, [part.matches for part in parts]),
             np.concatenate([np.zeros(0, np.int64), *(part.found for part in parts)]),
             np.concatenate([np.zeros(0, np.bool_), *(part.certain(time) for part in parts)]),
         )
@@ -124,36 +193,37 @@ class Saying:
         return matches if self._is_all else matches.part(self._begin, self._end)
 
     @property
-    def found(self) -> Integers:
-        """For each, the time before which all that it depends on lies."""
-        return self._given.found[self._begin : self._end]
-
-    @property
     def is_turned(self) -> bool:
         """Whether something else stands for the numbers of windows."""
         return self._given.matches.turn is not None
 
-    def rows(self, *, one_row: bool) -> pa.Table:
-        """Return the rows of the matches; each may have one."""
-        if self._is_all or not one_row:
-            return self.matches.table
+    def counts(self, now: int) -> Iterator[tuple[bool, int, int]]:
+        """Yield of those that are certain, and of others, how many have a row, and their wait.
+
+        That is how far a time is behind what decided them, added up.
+        """
+        found, certain = self._given.found[self._begin : self._end], self.certain
+        if not self._given.shown.one_row:
+            there = np.flatnonzero(np.diff(self.matches.offsets))
+            found = found[there]
+            certain = certain if isinstance(certain, bool) else certain[there]
+        if isinstance(certain, bool):
+            yield certain, len(found), _waited(found, now, is_rising=self._given.is_rising)
+            return
+        for chosen, value in ((found[certain], True), (found[~certain], False)):
+            yield value, len(chosen), _waited(chosen, now, is_rising=False)
+
+    @property
+    def rows(self) -> pa.Table:
+        """The rows of the matches, with what is said of them."""
+        rows = self._given.rows(self.diff, self.certain)
+        if self._is_all:
+            return rows
         # No copy, however few of all these are: they come out, and all are kept here as long.
-        return self._given.matches.table.slice(self._begin, len(self))
-
-    def texts(self, *, one_row: bool) -> pa.Array:
-        """Return for each row the id of its match as it is shown; each match may have one row."""
-        texts = self._given.texts
-        texts = texts if self._is_all else texts.slice(self._begin, len(self))
-        if one_row:
-            return texts
-        sizes = np.diff(self.matches.offsets)
-        return texts.take(pa.array(np.repeat(np.arange(len(sizes)), sizes)))
-
-    def flags(self, rows: int) -> pa.Array:
-        """Return for each of so many rows whether its match is certain."""
-        if isinstance(self.certain, bool):
-            return repeated(self.certain, rows)
-        return pa.array(np.repeat(self.certain, np.diff(self.matches.offsets)))
+        begin, end = self._begin, self._end
+        if not self._given.shown.one_row:
+            begin, end = self._given.matches.offsets[[begin, end]].tolist()
+        return rows.slice(begin, end - begin)
 
 
 class MatchStretch(Stateful, Generic[Mark]):
@@ -179,16 +249,14 @@ class MatchHistory(Stateful, Generic[Mark]):
 
     Parameters
     ----------
-    found
-        The columns of matches as they are found, without what is said of them.
-    confirms
-        Whether it is said of all that become certain.
+    shown
+        How they come out.
     """
 
     CHANGED = ("_stretches", "_fresh")
 
-    def __init__(self, found: pa.Schema, *, confirms: bool) -> None:
-        self._found, self._confirms = found, confirms
+    def __init__(self, shown: ShownColumns) -> None:
+        self._shown, self._confirms = shown, shown.confirms
         self._stretches: list[MatchStretch[Mark]] = []
         #: What was found and nobody has been told yet, by the number of the mark before it.
         self._fresh: list[tuple[int, WindowMatches]] = []
@@ -222,7 +290,7 @@ class MatchHistory(Stateful, Generic[Mark]):
         given = [one for stretch in since for one in stretch.given]
         if self._before is not None:
             given.append(self._before)
-        self._before = GivenMatches.joined(self._found, given, self._time)
+        self._before = GivenMatches.joined(self._shown, given, self._time)
         self._stretches[place:] = [MatchStretch(number, since[0].mark)]
         self._fresh = [one for one in self._fresh if one[0] < number]
         self._unsure = min(self._unsure, (place, 0))
@@ -236,19 +304,19 @@ class MatchHistory(Stateful, Generic[Mark]):
     def emit(self, certain: int) -> list[Saying]:
         """Return what is to be said: nothing that comes lies before a time."""
         out = self._made_certain(certain) if self._confirms else []
-        fresh = [_given(matches) for _, matches in self._fresh]
+        fresh = [self._given(matches) for _, matches in self._fresh]
         if self._before is None:
             for one in fresh:
                 out += self._come(one, certain)
         else:
-            after = GivenMatches.joined(self._found, fresh, certain)
+            after = GivenMatches.joined(self._shown, fresh, certain)
             change = changes(self._before, after)
             if len(change.gone):
-                out.append(Saying(_given(change.gone), -1, False))
+                out.append(Saying(self._given(change.gone), -1, False))
             if self._confirms and len(change.confirmed):
-                out.append(Saying(_given(change.confirmed), 0, True))
+                out.append(Saying(self._given(change.confirmed), 0, True))
             if len(change.come):
-                out.append(Saying(_given(change.come), 1, self._confirms and change.certain))
+                out.append(Saying(self._given(change.come), 1, self._confirms and change.certain))
             ends = np.cumsum([len(one) for one in fresh], dtype=np.int64)
             fresh = [
                 replace(one, known=change.kept[end - len(one) : end])
@@ -257,6 +325,11 @@ class MatchHistory(Stateful, Generic[Mark]):
         self._time = max(self._time, certain)
         self._keep(fresh)
         return out
+
+    def _given(self, matches: WindowMatches) -> GivenMatches:
+        """Return matches that come out now."""
+        assert matches.found is not None
+        return GivenMatches(self._shown, matches, matches.found)
 
     def _come(self, given: GivenMatches, time: int) -> list[Saying]:
         """Say that matches come, and which of them are certain: nothing lies before a time."""
@@ -302,7 +375,7 @@ class MatchHistory(Stateful, Generic[Mark]):
                 certain = given.certain(time)
                 is_all = bool(certain.all())
                 fresh = given.matches.take(np.flatnonzero(certain & ~given.certain(self._time)))
-                sure += [Saying(_given(fresh), 0, True)] if len(fresh) else []
+                sure += [Saying(self._given(fresh), 0, True)] if len(fresh) else []
             if not is_all:
                 break  # What was found later depends on later times.
             place += 1
@@ -337,21 +410,26 @@ class MatchHistory(Stateful, Generic[Mark]):
     def state(self) -> State:
         """Return all that is kept but the marks, for `restore`."""
         given = [one for stretch in self._stretches for one in stretch.given]
-        tables = _tables(GivenMatches.joined(self._found, given, self._time))
+        tables = _tables(GivenMatches.joined(self._shown, given, self._time))
         return State({"oldest": self.oldest}, tables)
 
     def restore(self, state: State, base: Mark) -> None:
         """Go on from what `state` returned, and from the back as it stood at the first mark."""
         header, tables = state.content(3)
         stretch = MatchStretch(integer(header, "oldest", NATURAL), base)
-        stretch.given = [_read(tables, self._found)]
+        stretch.given = [_read(tables, self._shown)]
         self._stretches = [stretch]
 
 
-def _given(matches: WindowMatches) -> GivenMatches:
-    """Return matches that come out now."""
-    assert matches.found is not None
-    return GivenMatches(matches, matches.found)
+def _waited(found: Integers, now: int, *, is_rising: bool) -> int:
+    """Return how far a time is behind others, added up, but for those that it has not come to."""
+    if now == NO_TIME or not len(found):
+        return 0
+    if not is_rising:
+        return int(np.maximum(now - found, 0).sum())
+    passed = found[: found.searchsorted(now, "right")]
+    # The sum of times may wrap around; how far they are behind does not.
+    return (now * len(passed) - int(passed.sum())) % (1 << 64)
 
 
 def _tables(given: GivenMatches) -> list[pa.Table]:
@@ -361,12 +439,12 @@ def _tables(given: GivenMatches) -> list[pa.Table]:
     return [table.combine_chunks() for table in tables]
 
 
-def _read(tables: Sequence[pa.Table], output: pa.Schema) -> GivenMatches:
+def _read(tables: Sequence[pa.Table], shown: ShownColumns) -> GivenMatches:
     numbers, table, sure = tables
-    matches = WindowMatches.of_saved(numbers, typed(table, output))
+    matches = WindowMatches.of_saved(numbers, typed(table, shown.found))
     found, certain = integers(sure, found=ANY, certain=range(2))
     require(len(found) == len(matches), "matches are missing")
-    return GivenMatches(matches.found_by(found), found, certain.astype(np.bool_))
+    return GivenMatches(shown, matches.found_by(found), found, certain.astype(np.bool_))
 
 
 @dataclass(frozen=True)
@@ -423,27 +501,14 @@ def changes(given: GivenMatches, should: GivenMatches) -> Changes:
     )
 
 
-def shown(
-    output: pa.Schema, sayings: Sequence[Saying], *, confirms: bool, one_row: bool
-) -> WindowMatches:
+def shown(output: pa.Schema, sayings: Sequence[Saying]) -> WindowMatches:
     """Return matches with what is said of them in their columns: that they come, go or stay.
 
-    And, where they are confirmed, which of them are certain. Their ids are there where somebody
-    asks for them. It is faster where each match has one row.
+    And, where they are confirmed, which of them are certain.
     """
     if not sayings:
         return WindowMatches.none(output)
-    tables = [one.rows(one_row=one_row) for one in sayings]
-    table, counts = pa.concat_tables(tables), [one.num_rows for one in tables]
-    pairs = list(zip(sayings, counts, strict=True))
-    said = {DIFF: pa.chunked_array([repeated(one.diff, count) for one, count in pairs])}
-    if confirms:
-        said[CONFIRMED] = pa.chunked_array([one.flags(count) for one, count in pairs])
-    names, found = output.names, table.column_names
-    if MATCH in names and MATCH not in found:
-        said[MATCH] = pa.chunked_array([one.texts(one_row=one_row) for one in sayings])
-    said.update(zip(found, table.columns, strict=True))
-    columns = [said[name] for name in names]
+    tables = [one.rows for one in sayings]
 
     def values() -> tuple[Integers, Booleans]:
         sizes = [len(one) for one in sayings]
@@ -452,7 +517,7 @@ def shown(
 
     return with_changed_rows(
         lambda: [one.matches for one in sayings],
-        pa.Table.from_arrays(columns, schema=output),
+        pa.concat_tables(tables) if len(tables) > 1 else tables[0],
         MatchSayings(values),
         turned=sayings[0].is_turned,  # All are of one query.
     )

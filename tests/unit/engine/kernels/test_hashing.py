@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,23 @@ def test_a_run_is_the_sum_of_its_members_by_their_labels_and_places(salts, runs)
             ]
             hashes = splitmix64(np.array([one % 2**64 for one in summed], np.uint64))
             assert word == sum(map(int, hashes)) % 2**64
+
+
+@pytest.mark.parametrize("sizes", [[2] * 600, [1] * 256 + [3, 1], [0] * 300, [2] * 300 + [1]])
+def test_runs_that_are_hashed_together_are_as_each_by_itself(sizes):
+    random, offsets = np.random.default_rng(1), np.append(0, np.cumsum(sizes))
+    salts, firsts, members = (
+        random.integers(0, 2**63, size).astype(np.uint64)
+        for size in ((2, 2), len(sizes), offsets[-1])
+    )
+    positions, labels = np.arange(offsets[-1]) % 4, np.array(LABELS, np.uint64)
+    together, each = (np.empty((len(sizes), 2), np.uint64) for _ in range(2))
+    hash_runs(salts, firsts, members, positions, labels, 3, offsets, together)
+    for run in range(len(sizes)):
+        low, high = offsets[run : run + 2]
+        own = members[low:high], positions[low:high], labels, 3, np.array([0, high - low])
+        hash_runs(salts, firsts[run : run + 1], *own, each[run : run + 1])
+    assert (together == each).all()
 
 
 @given(st.binary(max_size=99))

@@ -12,12 +12,20 @@ import pytest
 from outpace.engine.arrays import Booleans
 from outpace.engine.emission import ChangeCounters
 from outpace.engine.match.identity import MatchIds
-from outpace.engine.speculate.history import GivenMatches, MatchHistory, Saying, changes, shown
+from outpace.engine.speculate.history import (
+    GivenMatches,
+    MatchHistory,
+    Saying,
+    ShownColumns,
+    changes,
+    shown,
+)
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import StateError
 
 FOUND = pa.schema([("a", pa.float64()), ("b", pa.list_(pa.int64())), ("c", pa.string())])
 OUTPUT = pa.schema([*FOUND, ("diff", pa.int64()), ("confirmed", pa.bool_())])
+SHOWN = ShownColumns(FOUND, OUTPUT)
 
 
 def matches(*shown: tuple[int, object, object, object], rows: int = 1) -> WindowMatches:
@@ -33,17 +41,19 @@ def matches(*shown: tuple[int, object, object, object], rows: int = 1) -> Window
 
 
 def made() -> MatchHistory[str]:
-    return MatchHistory(FOUND, confirms=True)
+    return MatchHistory(SHOWN)
 
 
 def given_of(found: WindowMatches, certain: bool = False) -> GivenMatches:
     count = len(found)
-    return GivenMatches(found, np.zeros(count, np.int64), np.full(count, certain))
+    return GivenMatches(SHOWN, found, np.zeros(count, np.int64), np.full(count, certain))
 
 
-def said(found: WindowMatches, diff: int, certain: Booleans | bool) -> Saying:
+def said(
+    found: WindowMatches, diff: int, certain: Booleans | bool, shown: ShownColumns = SHOWN
+) -> Saying:
     times = np.zeros(len(found), np.int64) if found.found is None else found.found
-    return Saying(GivenMatches(found, times), diff, certain)
+    return Saying(GivenMatches(shown, found, times), diff, certain)
 
 
 def changed(before: WindowMatches, after: WindowMatches) -> WindowMatches:
@@ -52,8 +62,6 @@ def changed(before: WindowMatches, after: WindowMatches) -> WindowMatches:
     return shown(
         OUTPUT,
         [said(change.gone, -1, False), said(change.come, 1, False)],
-        confirms=True,
-        one_row=False,
     )
 
 
@@ -97,7 +105,7 @@ def found(number: int, time: int) -> WindowMatches:
 
 def told(history: MatchHistory[str], certain: int) -> list[tuple[int, int, bool]]:
     """What is said of matches: their ids, whether they come, go or stay, and whether for sure."""
-    out = shown(OUTPUT, history.emit(certain), confirms=True, one_row=False)
+    out = shown(OUTPUT, history.emit(certain))
     columns = (out.table[name].to_pylist() for name in ("diff", "confirmed"))
     return [*zip(out.ids.words[:, 0].tolist(), *columns, strict=True)]
 
@@ -179,9 +187,8 @@ def test_a_match_is_certain_when_time_has_come_to_what_it_depends_on(
 def test_ids_are_shown_where_somebody_asks_for_them() -> None:
     output = pa.schema([FOUND.field("c"), ("match_id", pa.string()), ("diff", pa.int64())])
     one = matches((1, 1.0, [1], "x"), (2, 2.0, [2], "y"), rows=2)
-    table = shown(
-        output, [said(one, -1, False), said(one, 1, False)], confirms=False, one_row=False
-    ).table
+    columns = ShownColumns(FOUND, output)
+    table = shown(output, [said(one, diff, False, columns) for diff in (-1, 1)]).table
     assert table.schema == output
     assert table["c"].to_pylist() == ["x", "x", "y", "y"] * 2
     assert table["match_id"].to_pylist() == [
@@ -194,10 +201,11 @@ def test_a_match_of_no_row_does_not_count() -> None:
     two = matches((1, 1.0, [1], "x"), (2, 2.0, [2], "y")).found_by(np.array([3, 8]))
     shown_once = replace(two, table=two.table.slice(1), offsets=np.array([0, 0, 1]))
     sayings = [said(shown_once, 1, np.array([True, False])), said(shown_once, 0, True)]
-    known = ChangeCounters().after([*sayings, said(two, -1, False)], 10, one_row=False)
+    known = ChangeCounters().after([*sayings, said(two, -1, False)], 10)
     assert (known.tentative, known.confirmed, known.retracted) == (1, 1, 2)
     assert (known.tentative_wait, known.confirmed_wait) == (2, 2)
-    known = ChangeCounters().after([said(two, 1, True)], 5, one_row=True)
+    each = ShownColumns(FOUND, OUTPUT, one_row=True)
+    known = ChangeCounters().after([said(two, 1, True, each)], 5)
     assert (known.tentative, known.confirmed, known.confirmed_wait) == (0, 2, 2)
 
 
@@ -212,3 +220,14 @@ def test_a_history_goes_on_where_it_was_saved() -> None:
     assert other.go_back(3) == "begin again"
     other.give(found(7, 3))
     assert told(other, 4) == [(8, -1, False)]
+
+
+@pytest.mark.parametrize("far", [0, 1 << 62])
+def test_how_long_matches_waited_is_counted_however_far_time_has_come(far: int) -> None:
+    times = far + np.array([4, 2, 9, 3])
+    ones = [
+        matches(*((n, 1.0, [1], "x") for n in range(4))).found_by(times)
+        for times in (times, np.sort(times))
+    ]
+    known = [ChangeCounters().after([said(one, 1, False)], far + 5).tentative_wait for one in ones]
+    assert known == [6, 6]
