@@ -16,14 +16,31 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import IO, Any, Final
 
 from numba.core import caching, config
+from numba.core.ccallback import CFunc
+from numba.core.types import FunctionType
+from numba.core.typing.typeof import typeof_impl
 
 #: Where the conditions of queries are kept, in the user's cache folder.
 CONDITIONS: Final = "conditions"
+
+
+class Callback(CFunc):  # type: ignore[misc]  # Numba has no types.
+    """A function that kernels call by its address."""
+
+    @cached_property
+    def numba_type(self) -> Any:
+        """Its type, which takes longer to make than a short call to a kernel takes."""
+        return FunctionType(self._sig)
+
+
+@typeof_impl.register(Callback)
+def _type_of(callback: Callback, _: object) -> Any:
+    return callback.numba_type
 
 
 def add_cache(kernel: Any, function: Callable[..., object]) -> None:

@@ -160,13 +160,12 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
 def compile_callback(function: Callable[..., object], signature: str) -> Any:
     """Compile a function that kernels call by its address, or load what was compiled of it."""
     load_numba()
-    from numba.core.ccallback import CFunc
     from numba.core.sigutils import normalize_signature
 
-    from outpace.compiler.cache import add_cache
+    from outpace.compiler.cache import Callback, add_cache
 
     types: Any = normalize_signature(signature)
-    callback = CFunc(function, types, {}, {"error_model": "numpy"})
+    callback = Callback(function, types, {}, {"error_model": "numpy"})
     add_cache(callback, function)
     compile_with(callback.compile)
     return callback

@@ -168,7 +168,8 @@ class LeastWork(CheckpointModel):
     A checkpoint costs each time. Without it more events are matched again that lie before the late
     one, but only when the operator goes back. So it follows how often it does, too: where nothing
     is late checkpoints are rare, and where much is there are many. What goes on at once is cut only
-    where it has more than one and a half intervals.
+    where it has more than one and a half intervals, or behind what is certain of it where going
+    back before that would likely take longer than a checkpoint.
 
     Sardar 2018, 9.1 asks for a model that is aware of how often speculation succeeds.
 
@@ -197,8 +198,12 @@ class LeastWork(CheckpointModel):
         ratio = work.checkpoint / work.event
         best = min(math.sqrt(work.apart * ratio / work.missed), ratio / self.share)
         best = max(best, work.kept / self.most, 1)
+        whole = work.since + work.coming
+        sure = max(0, work.certain - work.since) if work.coming else work.certain
+        if work.event * sure * min(1.0, (work.coming or whole) / work.apart) > work.checkpoint:
+            # The next time that it goes back, these would be matched once more for nothing.
+            return max(1, round(min(best, work.certain)))
         if not work.coming:
             # The next piece may be as large as all since: now and then are as far from the best.
             return max(1, round(best / math.sqrt(2)))
-        whole = work.since + work.coming
         return whole if whole < 1.5 * best else round(best)

@@ -154,3 +154,23 @@ def test_what_is_saved_is_what_k_keeps_and_not_the_batch(windows: object) -> Non
         chain.run(plan.division.packing.pack(pa.table(rows, schema=SCHEMA)))
         sizes.append(chain.state_bytes)
     assert sizes[1] < 1.2 * sizes[0] < 200_000
+
+
+@pytest.mark.parametrize("windows", [None, op.windows.time(10, slide=5)])
+def test_once_events_were_late_no_more_than_k_goes_on_again_or_is_saved(windows: object) -> None:
+    """Before the fix all of a batch did that came with the mark before the late event."""
+    query = op.Query("q").order_by("ts").pattern("A B").define(B="v > A.v").measures(at="B.ts")
+    if windows is not None:
+        query = query.over(windows).instances(2)
+    plan = plan_stream(query.disorder(op.Speculative(50, alpha=0)), SCHEMA, 2)
+    chain, size, replayed, sizes = Chain(plan.division.stages), 20_000, [], []
+    for first in range(0, 6 * size, size):
+        # The first of a batch belongs before what came last.
+        times = [first - 20, *range(first + 1, first + size)]
+        rows = {"ts": times, "seq": times, "key": ["u"] * size, "v": [ts % 3 for ts in times]}
+        given = chain.run(plan.division.packing.pack(pa.table(rows, schema=SCHEMA)))
+        replayed.append(given.counters[0][0].replayed)
+        sizes.append(chain.state_bytes)
+    assert min(replayed[1:]) > 0
+    assert max(replayed[-3:]) < 200
+    assert max(sizes[-3:]) < 20_000 < min(sizes[:1])

@@ -33,6 +33,16 @@ def test_checkpoints_are_many_where_much_is_late_and_events_take_long() -> None:
     assert slow >= slow_late
 
 
+def test_a_checkpoint_lies_behind_what_is_certain_where_it_often_goes_back() -> None:
+    model = op.checkpoints.LeastWork()
+    known = {"coming": 20_000, "certain": 19_946, "event": 2e-7, "checkpoint": 5e-4}
+    often, seldom = (CheckpointWork(apart=apart, **known) for apart in (40_000, 1_000_000))
+    assert model.interval(often) <= 19_946
+    assert model.interval(seldom) == 20_000
+    dear = CheckpointWork(apart=40_000, **{**known, "checkpoint": 5e-2})
+    assert model.interval(dear) == 20_000
+
+
 def test_what_compiles_once_does_not_decide_for_long() -> None:
     estimate = WorkEstimate()
     for number in range(10):
