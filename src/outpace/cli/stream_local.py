@@ -102,6 +102,7 @@ class LocalStatus:
     rows: int = 0
     events: int = 0
     late: int = 0
+    unclocked: int = 0
     seconds: float = 0.0
 
     def line(self) -> str:
@@ -120,7 +121,8 @@ class LocalStatus:
     def total(self) -> str:
         """Return what came of all events."""
         late = f", {self.late:,} late" if self.late else ""
-        return f"{counted(self.rows, 'row')}{late}"
+        waited = f", {self.unclocked:,} without a clock" if self.unclocked else ""
+        return f"{counted(self.rows, 'row')}{late}{waited}"
 
 
 def _ordered(query: Query) -> Query:
@@ -247,6 +249,8 @@ def run_in_process(
                 status.events = sum(piece.num_rows for piece in pieces.values())
                 status.seconds = time.monotonic() - began
             awaited -= _senders(pieces.values(), awaited)
+            came = sum(piece.num_rows for piece in pieces.values())
+            status.unclocked = status.unclocked + came if awaited else 0
             if awaited and not told and matcher.order.buffered:
                 told = True
                 messages.print(Text(_awaiting(awaited, matcher.order.buffered)))

@@ -29,13 +29,14 @@ from numba.core.typing.typeof import typeof_impl
 CONDITIONS: Final = "conditions"
 
 
-class Callback(CFunc):  # type: ignore[misc]  # Numba has no types.
+class Callback(CFunc):
     """A function that kernels call by its address."""
 
     @cached_property
     def numba_type(self) -> Any:
         """Its type, which takes longer to make than a short call to a kernel takes."""
-        return FunctionType(self._sig)
+        known: Any = self
+        return FunctionType(known._sig)
 
 
 @typeof_impl.register(Callback)

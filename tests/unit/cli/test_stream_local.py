@@ -616,6 +616,8 @@ def test_events_that_wait_for_the_clock_are_told_of() -> None:
         run_in_process(query, *arguments, stop, console)
         told = "2 events wait: none of 'cam' has come, which moves the clock"
         assert text.getvalue().count(told) == said
+        # The end says it, too.
+        assert ("3 without a clock" in text.getvalue().splitlines()[-1]) == said
 
 
 @dataclass
