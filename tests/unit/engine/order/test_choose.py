@@ -362,7 +362,7 @@ def test_every_word_of_the_clause_is_in_the_reference() -> None:
         ("KSLACK 5", "did you mean 'SLACK'?"),
         ("SLACK 5 LATTE PASS", "DISORDER SLACK takes LATE, INVALID, AHEAD"),
         ("MP LATE PASS ERROR 0.1", "DISORDER MP takes "),
-        ("SLACK 5 LATE CORRECT", "in SQL LATE CORRECT HORIZON '10 s'"),
+        ("SLACK 5 LATE CORRECT", "hint: write LATE CORRECT HORIZON '10 s'"),
         ("SPECULATIVE SLACK 5 CHECKPOINTS '5 s'", "a number of events, or a model"),
     ],
 )
