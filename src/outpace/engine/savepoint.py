@@ -35,7 +35,7 @@ _TRIM: Final = range(-1, NATURAL.stop)
 #: What its bytes begin with: a name, a version, and the checksum of the rest.
 _FRAME: Final = struct.Struct("<7sBI")
 _MAGIC: Final = b"OUTSAVE"
-_VERSION: Final = 3
+_VERSION: Final = 4
 #: The rest, which is packed: query, whether there is a seed and its parts, trim, what is settled,
 #: at, turn, then how many ends skip ranges have in which width, and the bytes of the sources.
 _NUMBERS: Final = struct.Struct("<16s?12qI3sI")
@@ -46,15 +46,14 @@ _LONG: Final = 1 << 16
 _USUAL: Final = (
     b'"columns":{"windows":"<i2"}}],"parts":{}}}},"held":"places":{"place":"number":"number":"|i1"'
     b'"rows":0,"columns":{"count":"|i1"}}],"parts":{"instance":"query":"stops":"clock":"ids":'
-    b'{"numbers":{},"tables":[],"parts":{"front":{"numbers":{"ended":false},"tables":[],"parts":'
-    b'{"intake":{"numbers":{"follows":false,"order":"OrderedInput"},"tables":[],"parts":{"order":'
-    b'{"numbers":{"watermark":0},"tables":[{"rows":1,"columns":{"ts":"<i8"}}],"parts":{}}}},'
-    b'"numbers":{"numbers":{"arrived":0,"keys":1},"tables":[{"rows":0,"columns":{}},{"rows":0,'
-    b'"columns":{"number":"|i1"}},{"rows":0,"columns":{"count":"|i1"}}],"parts":{}},"windows":'
-    b'{"numbers":{"windows":"ByCount(size=0, slide=0)""ByTime(size=0, slide=0, offset=0)",'
-    b'"arrived":0,"watermark":0},"tables":[{"rows":3,"columns":{"numbers":"<i4"}},{"rows":0,'
-    b'"columns":{"kept":"<i4"}}],"parts":{}}}},"windows":{"numbers":{"base":0},"tables":[{"rows":0,'
-    b'"columns":{"windows":"<i2"}}],"parts":{}}}}'
+    b'{"columns":{"kept":["|i1",{"parts":{"front":{"numbers":{"ended":false},"parts":{"intake":'
+    b'{"numbers":{"order":"OrderedInput","follows":false},"parts":{"order":{"numbers":'
+    b'{"watermark":-9223372036854775808},"tables":[{"values":{"ts":[0]}}]}}},"numbers":{"numbers":'
+    b'{"arrived":0,"keys":1},"tables":[{"values":{}},{"values":{"number":[]}},{"values":{"count":'
+    b'[]}}]},"windows":{"numbers":{"windows":"ByCount(size=0, slide=0, offset=0)'
+    b'"ByTime(size=0, slide=0, offset=0)","arrived":0,"watermark":0},"tables":[{"values":'
+    b'{"numbers":[0,0]}},{"values":{"kept":[]}}]}}},"windows":{"numbers":{"base":0},"tables":'
+    b'[{"rows":0,"columns":{"windows":"<i2"}}]}}}'
 )
 
 

@@ -53,6 +53,9 @@ _FRAME: Final = struct.Struct("<7sBII")
 #: How wide integers may be, and which they can be then.
 _WIDTHS: Final = ("|i1", "<i2", "<i4", "<i8")
 _BOUNDS: Final = tuple((one, int(np.iinfo(one).min), int(np.iinfo(one).max)) for one in _WIDTHS)
+#: Tables of so many rows are in the header.
+_FEW: Final = 4
+_INTEGER: Final = pa.int64()
 _JSON: Final = json.JSONEncoder(separators=(",", ":"))
 #: The length of the header is the last part of the frame, and under the checksum.
 _SIZE_BYTES: Final = 4
@@ -181,16 +184,25 @@ class SavedPart(Stateful):
 
 
 def _write_table(table: pa.Table, written: list[bytes]) -> dict[str, object]:
-    """Write a table: one of integers as arrays that are as narrow as can be, else by Arrow."""
-    columns, kind = table.columns, pa.int64()
-    if all(column.type == kind and not column.null_count for column in columns) and (
-        columns or not table.num_rows
+    """Write a table: one of integers as arrays that are as narrow as can be, else by Arrow.
+
+    Integers of few rows are in the header.
+    """
+    columns, rows = table.columns, table.num_rows
+    if all(column.type == _INTEGER and not column.null_count for column in columns) and (
+        columns or not rows
     ):
+        if rows <= _FEW:
+            values = {
+                name: column.to_numpy().tolist()
+                for name, column in zip(table.column_names, columns, strict=True)
+            }
+            return {"values": values}
         widths = {}
         for name, column in zip(table.column_names, columns, strict=True):
             narrow, widths[name] = _narrowest(column.to_numpy())
             written.append(narrow.tobytes())
-        return {"rows": table.num_rows, "columns": widths}
+        return {"rows": rows, "columns": widths}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -208,7 +220,9 @@ def _narrowest(
     narrow = narrowed(values)
     if narrow.itemsize > 1 and len(values) > 1:
         # Where two are too far apart, both the difference and the sum of it wrap.
-        apart = narrowed(np.diff(values, prepend=values[:1]))
+        apart = np.zeros_like(values)
+        np.subtract(values[1:], values[:-1], out=apart[1:])
+        apart = narrowed(apart)
         if apart.itemsize < narrow.itemsize:
             return apart, (apart.dtype.str, int(values[0]))
     return narrow, narrow.dtype.str
@@ -248,6 +262,12 @@ def _read(shape: dict[str, Any], body: memoryview, place: int) -> tuple[State, i
 
 
 def _read_table(written: dict[str, Any], body: memoryview, place: int) -> tuple[pa.Table, int]:
+    if "values" in written:
+        for name, values in written["values"].items():
+            whole = all(type(one) is int and one in ANY for one in values)
+            require(len(values) <= _FEW and whole, f"{name} has no integers")
+        given = written["values"].items()
+        return pa.table({name: np.array(values, np.int64) for name, values in given}), place
     if "columns" in written:
         columns, rows = {}, integer(written, "rows", range(len(body) + 1))
         for name, kind in written["columns"].items():

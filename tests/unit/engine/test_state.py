@@ -27,10 +27,11 @@ def test_tables_and_header_come_back() -> None:
 @pytest.mark.parametrize(
     ("values", "size"),
     [
-        ([1 << 40, (1 << 40) + 1, (1 << 40) - 5], 3),
-        ([70_000, 70_000], 2),
-        ([300, -300], 4),
-        ([-(1 << 63), (1 << 63) - 1, 0], 24),
+        ([1 << 40, (1 << 40) + 1, (1 << 40) - 5, 1 << 40, 1 << 40], 5),
+        ([70_000] * 5, 5),
+        ([300, -300] * 3, 12),
+        ([-(1 << 63), (1 << 63) - 1, 0, 0, 0], 40),
+        ([-(1 << 63), (1 << 63) - 1], 0),  # So few are in the header.
         ([], 0),
     ],
 )
@@ -46,6 +47,13 @@ def test_differences_begin_with_an_integer(first: object) -> None:
     header = {"tables": [{"rows": 2, "columns": {"x": ["|i1", first]}}]}
     with pytest.raises(StateError, match="x begins with no integer"):
         State.decode(_with(json.dumps(header).encode(), b"ab"))
+
+
+@pytest.mark.parametrize("values", [["7"], [None], [1.5], [True], [1 << 63], 7, [0] * 99])
+def test_integers_in_the_header_are_some(values: object) -> None:
+    header = {"tables": [{"values": {"x": values}}]}
+    with pytest.raises(StateError, match=r"x has no integers|cannot be read"):
+        State.decode(_with(json.dumps(header).encode(), b""))
 
 
 @pytest.mark.parametrize("place", range(16, len(SAVED), 37))

@@ -82,7 +82,7 @@ class NeededEvents(Stateful):
     >>> needed = NeededEvents()
     >>> needed.add(np.arange(1, 11))
     >>> needed.use(np.array([1, 4, 10]))
-    >>> needed.thin(needed.used).tolist(), needed.numbers.tolist()
+    >>> needed.keep_used(10).tolist(), needed.numbers.tolist()
     ([[2, 3], [5, 9]], [1, 4, 10])
     """
 
@@ -92,6 +92,8 @@ class NeededEvents(Stateful):
         nothing = np.zeros(0, np.int64)
         self._known = nothing, nothing, np.zeros(0, np.bool_)
         self._added: list[tuple[Integers, Integers | None, Booleans | None]] = []
+        #: The events behind all of these, of one partition: none has been looked at yet.
+        self._fresh = range(0)
         self._used: list[Integers] = []
 
     @property
@@ -113,8 +115,18 @@ class NeededEvents(Stateful):
         self, numbers: Integers, partition: Integers | None = None, used: Booleans | None = None
     ) -> None:
         """Add the next events, of one partition where none is named; none is used by default."""
-        if len(numbers):
+        if not len(numbers):
+            return
+        first, stop = int(numbers[0]), int(numbers[-1]) + 1
+        if partition is not None or stop - first != len(numbers):
+            self._spell_out()
             self._added.append((numbers, partition, used))
+            return
+        if self._fresh and self._fresh.stop != first:
+            self._spell_out()
+        self._fresh = range(self._fresh.start if self._fresh else first, stop)
+        if used is not None:
+            self._used.append(numbers[used])
 
     def use(self, numbers: Integers) -> None:
         """Say that events are used; those that are missing do not matter."""
@@ -133,6 +145,38 @@ class NeededEvents(Stateful):
             if low < len(numbers):
                 owner = None if owner is None else owner[low:]
                 self._added.append((numbers[low:], owner, None if some is None else some[low:]))
+        self._fresh = range(max(first, self._fresh.start), self._fresh.stop)
+
+    def keep_used(self, least: int) -> Integers:
+        """Keep the events that are used, and all from a number on; return the others as `thin`.
+
+        The events are those of one partition. Of those that were not looked at yet, which are most,
+        only the ones that are kept take time.
+        """
+        said = self._said()
+        fresh, self._fresh = self._fresh, range(0)
+        numbers, _, used = self._settled(said)
+        needed = used | (numbers >= least)
+        if fresh:
+            rest = range(min(max(fresh.start, least), fresh.stop), fresh.stop)
+            some = said[(said >= fresh.start) & (said < rest.start)]
+            edges = np.concatenate([[fresh.start - 1], some, [rest.start]])
+            gaps = np.flatnonzero(edges[1:] - edges[:-1] > 1)
+            # What is between two events that are kept is told by its ends.
+            unused = edges[gaps] + 1, edges[gaps + 1] - 1
+            late = np.arange(rest.start, rest.stop)
+            known = np.concatenate([numbers, some, *unused, late])
+            flags = np.zeros(len(known), np.bool_)
+            flags[: len(numbers)] = used
+            flags[len(numbers) : len(numbers) + len(some)] = True
+            flags[len(known) - len(late) :] = np.isin(late, said)
+            kept = flags.copy()
+            kept[: len(numbers)] = needed
+            kept[len(known) - len(late) :] = True
+            order = np.argsort(known, kind="stable")
+            numbers, used, needed = known[order], flags[order], kept[order]
+            self._known = numbers, np.zeros(len(numbers), np.int64), used
+        return self.thin(needed)
 
     def thin(self, needed: Booleans) -> Integers:
         """Keep the events that are needed, and return the others as closed intervals."""
@@ -145,7 +189,20 @@ class NeededEvents(Stateful):
             self._known = numbers[needed], partition[needed], used[needed]
         return ranges
 
-    def _settled(self) -> tuple[Integers, Integers, Booleans]:
+    def _said(self) -> Integers:
+        """Return the numbers of events that are used, and that nobody has looked for yet; sorted."""
+        said = np.unique(np.concatenate(self._used)) if self._used else self._known[0][:0]
+        self._used = []
+        return said
+
+    def _spell_out(self) -> None:
+        """Put the fresh events among those that have a partition, and may have gaps."""
+        if self._fresh:
+            self._added.append((np.arange(self._fresh.start, self._fresh.stop), None, None))
+            self._fresh = range(0)
+
+    def _settled(self, said: Integers | None = None) -> tuple[Integers, Integers, Booleans]:
+        self._spell_out()
         if self._added:
             numbers, partition, used = ([part] for part in self._known)
             for fresh, owner, some in self._added:
@@ -154,14 +211,12 @@ class NeededEvents(Stateful):
                 used.append(np.zeros(len(fresh), np.bool_) if some is None else some)
             self._known = np.concatenate(numbers), np.concatenate(partition), np.concatenate(used)
             self._added = []
-        if self._used:
-            known, _, flags = self._known
-            said = np.concatenate(self._used)
-            self._used = []
-            if len(known):
-                said = said[(said >= known[0]) & (said <= known[-1])]
-                at = np.searchsorted(known, said)
-                flags[at[known[at] == said]] = True
+        said = self._said() if said is None else said
+        known, _, flags = self._known
+        if len(said) and len(known):
+            own = said[np.searchsorted(said, known[0]) : np.searchsorted(said, known[-1], "right")]
+            at = np.searchsorted(known, own)
+            flags[at[known[at] == own]] = True
         return self._known
 
 

@@ -8,13 +8,14 @@ Memory: seven integers for each match.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
 
 from outpace.engine.arrays import Booleans, Integers
-from outpace.engine.savepoint import MatchPlace, is_behind
+from outpace.engine.savepoint import MatchPlace
 from outpace.engine.snapshot import Stateful
 
 #: Where places have the window and its partition.
@@ -66,19 +67,16 @@ class GivenPlaces(Stateful):
 
     def after(self, place: MatchPlace) -> MatchPlace | None:
         """Return the first place behind one; None where there is none."""
-        for part, low, high in self._at(place.event):
-            behind = np.flatnonzero(is_behind(part[:, low:high], place))
-            if len(behind):
-                return _place(part, low + int(behind[0]))
-            if high < len(part[0]):
-                return _place(part, high)
+        for part in self._parts:
+            if part[0][-1] >= place.event and (at := _behind(part, place)) < len(part[0]):
+                return _place(part, at)
         return None
 
     def leading(self, place: MatchPlace, count: int) -> tuple[int, MatchPlace]:
         """Return so many of the places behind one, less those that others share, and the last."""
         nothing = np.zeros((len(place), 0), np.int64)
         places = np.concatenate([nothing, *self._parts], axis=1)
-        places = places[:, is_behind(places, place)]
+        places = places[:, _behind(places, place) :]
         count = min(count, places.shape[1])
         while 0 < count < places.shape[1] and (places[:, count - 1] == places[:, count]).all():
             count -= 1
@@ -95,16 +93,22 @@ class GivenPlaces(Stateful):
         These have no event before a floor. Windows are asked for by partition and number.
         """
         least = min(floor, settled.event)
-        tails = [np.zeros((len(settled), 0), np.int64)]
+        tails = []
         for part in self._parts:
             low = int(np.searchsorted(part[0], least))
             if low < len(part[0]):
-                tails.append(part[:, low:])
-        places = np.concatenate(tails, axis=1)
-        wanted = is_behind(places, settled)
-        if is_live is not None:
-            wanted |= is_live(places[_PARTITION], places[_WINDOW])
-        places = places[:, wanted]
+                tails.append(part[:, low:] if low else part)
+        self._parts = []
+        if not tails:
+            return
+        places = np.concatenate(tails, axis=1) if len(tails) > 1 else tails[0]
+        done = _behind(places, settled)
+        if is_live is not None and done:
+            live = is_live(places[_PARTITION, :done], places[_WINDOW, :done])
+            if not live.all():
+                places = np.concatenate([places[:, :done][:, live], places[:, done:]], axis=1)
+        elif done:
+            places = places[:, done:]
         self._parts = [places] if places.shape[1] else []
 
     def _at(self, event: int) -> Iterator[tuple[Integers, int, int]]:
@@ -113,6 +117,12 @@ class GivenPlaces(Stateful):
             if len(part[0]) and part[0][-1] >= event:
                 low, high = np.searchsorted(part[0], (event, event + 1))
                 yield part, int(low), int(high)
+
+
+def _behind(part: Integers, place: MatchPlace) -> int:
+    """Return where the places begin that come behind one."""
+    low, high = np.searchsorted(part[0], (place.event, place.event + 1)).tolist()
+    return low + bisect_right(part[:, low:high].T.tolist(), [*place]) if low < high else int(low)
 
 
 def _place(part: Integers, at: int) -> MatchPlace:

@@ -19,15 +19,18 @@ Paper: Lima et al., sections II and III.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import cached_property
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import EVENT_ID, Events
+from outpace.engine.front import Front
 from outpace.engine.match.bits import with_bits
 from outpace.engine.message import (
     Acknowledgement,
@@ -77,6 +80,9 @@ from outpace.pattern.disorder import Late
 from outpace.pattern.windows import SessionWindows
 
 
+_NONE: Final = np.zeros(0, np.int64)
+
+
 class RecoverableOperator(WholeOperator):
     """An operator that is rebuilt from a savepoint and the events that were retained.
 
@@ -110,10 +116,14 @@ class RecoverableOperator(WholeOperator):
         #: What arrived, where something puts it in order; elsewhere numbers tell all.
         self._arrived: ArrivedEvents | None = None
         if is_put_in_order(spec):
-            self._arrived, spec = ArrivedEvents(), replace(spec, traced=True)
+            self._arrived = ArrivedEvents()
+        # What is bound is bound to the specification, so one that need not change stays.
+        if self._arrived is not None and not spec.traced:
+            spec = replace(spec, traced=True)
         self._use, self._keyed = use_of(spec), bool(spec.bound.partition_by)
-        super().__init__(replace(spec, tells_used=self._use is Use.MATCHED), place, block_size)
-        self._identity = identity_of(spec)
+        if spec.tells_used != (self._use is Use.MATCHED):
+            spec = replace(spec, tells_used=self._use is Use.MATCHED)
+        super().__init__(spec, place, block_size)
         self._bits = with_bits(spec.task) if self._use is Use.FITTING and spec.task else None
         #: The windows that matches may still come of; None where there are none.
         self._layout: WindowLayout | None = None
@@ -145,8 +155,15 @@ class RecoverableOperator(WholeOperator):
         self._before, self._gave = 0, False
         #: The matches of events before a savepoint, while answers are due; None: none is rebuilt.
         self._again: list[WindowMatches] | None = None
+        #: What the last savepoint has of windows, until something else is taken.
+        self._unread: weakref.ref[_WindowContent] | None = None
         #: The events of matches since the last savepoint.
         self._used_since: list[Integers] = []
+
+    @cached_property
+    def _identity(self) -> str:
+        """What tells the query and its columns from others."""
+        return identity_of(self.spec)
 
     def step(self, message: OperatorInput | Acknowledgement | OperatorLost) -> list[Instruction]:
         """Take what happened and return what is to be done.
@@ -154,6 +171,8 @@ class RecoverableOperator(WholeOperator):
         What came out is complete before it is retained, so every delivery is answered before the
         next stimulus.
         """
+        if not isinstance(message, MatchesAcknowledged | RowsAcknowledged):
+            self._keep_unread()
         match message:
             case BatchBegun():
                 return super().step(message)
@@ -185,6 +204,12 @@ class RecoverableOperator(WholeOperator):
         if arrived is not None and ids is not None:
             arrived.take(ids)
         return self._given_of(instructions)
+
+    def _keep_unread(self) -> None:
+        """Let the last savepoint stay what it is, where somebody has it who has not read it."""
+        if self._unread is not None and (content := self._unread()) is not None:
+            content.keep()
+        self._unread = None
 
     def _given_of(self, instructions: list[Instruction]) -> list[Instruction]:
         """Note the matches among instructions, and return these without what is settled."""
@@ -429,31 +454,25 @@ class RecoverableOperator(WholeOperator):
         if self._used_since:
             needed.use(np.concatenate(self._used_since))
             self._used_since.clear()
-        numbers, partition, chosen = needed.numbers, needed.partition, needed.used
-        if self._use is Use.MATCHED:
-            undecided = _floors(partition, *self.instance.undecided(), keyed=self._keyed)
-            chosen = chosen | (numbers >= undecided)
+        undecided = self.instance.undecided() if self._use is Use.MATCHED else (_NONE, _NONE)
         if self._keyed:
-            chosen = chosen & (
-                numbers >= _floors(partition, np.arange(len(first)), first, keyed=True)
+            numbers, partition = needed.numbers, needed.partition
+            chosen = needed.used | (numbers >= _floors(partition, *undecided))
+            skip = needed.thin(
+                chosen & (numbers >= _floors(partition, np.arange(len(first)), first))
             )
-        skip = needed.thin(chosen)
-        front, windows, schema = self.front.snapshot(), layout.snapshot(), self.spec.arriving
+        else:
+            skip = needed.keep_used(int(undecided[1][0]) if len(undecided[1]) else OPEN)
         places: pa.Table | None = None
         if self._arrived is not None:
             ids = self._arrived.ids_at(needed.numbers)
             waiting = waiting_ids(self.front.intake.order.state())
             skip = self._arrived.keep(np.concatenate([ids, waiting]))
             places = write_ids(ids).append_column("place", pa.array(needed.numbers))
-
-        def make() -> bytes:
-            parts = {"front": front.unscheduled, "windows": windows.state()}
-            if places is not None:
-                parts["front"] = without_rows(parts["front"], schema)
-                parts["places"] = State({}, [places])
-            return State({}, parts=parts).encode()
-
-        return self._savepoint(self.came, self.turn, skip, make)
+        self._keep_unread()
+        content = _WindowContent(self.front, layout.snapshot(), places, self.spec.arriving)
+        self._unread = weakref.ref(content)
+        return self._savepoint(self.came, self.turn, skip, content)
 
     def _stand(self, lost: OperatorLost) -> list[Instruction]:
         """Stand where a savepoint was made, and return what is to be done for it."""
@@ -583,6 +602,35 @@ def savepoint_of(instructions: Sequence[Instruction]) -> Savepoint:
     return savepoint
 
 
+class _WindowContent:
+    """What a savepoint has of windows, as bytes: made when it leaves, which is mostly at once.
+
+    Until then, and until something else is taken, it is read where it stands.
+    """
+
+    def __init__(
+        self, front: Front, layout: WindowLayout, places: pa.Table | None, schema: pa.Schema
+    ) -> None:
+        self._front, self._layout = front, layout
+        self._places, self._schema = places, schema
+        self._made: bytes | None = None
+
+    def __call__(self) -> bytes:
+        """Return it."""
+        if self._made is None:
+            parts = {"front": self._front.unscheduled, "windows": self._layout.state()}
+            if self._places is not None:
+                parts["front"] = without_rows(parts["front"], self._schema)
+                parts["places"] = State({}, [self._places])
+            self._made = State({}, parts=parts).encode()
+        return self._made
+
+    def keep(self) -> None:
+        """Let what is taken next not change it."""
+        if self._made is None:
+            self._front = self._front.snapshot()
+
+
 @dataclass(frozen=True)
 class _SearchStanding:
     """Where searches without windows stood: behind so many events and turns, and which match.
@@ -688,12 +736,8 @@ def _missing(at: int) -> StateError:
     )
 
 
-def _floors(
-    partition: Integers, names: Integers, values: Integers, *, keyed: bool
-) -> Integers | int:
+def _floors(partition: Integers, names: Integers, values: Integers) -> Integers:
     """Return the value of each event's partition, of those that are named; `OPEN` for others."""
-    if not keyed:
-        return int(values[0]) if len(values) else OPEN
     table = np.full(max(int(names.max(initial=0)), int(partition.max(initial=0))) + 1, OPEN)
     table[names] = values
     floors: Integers = table[partition]

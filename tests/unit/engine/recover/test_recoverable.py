@@ -28,6 +28,7 @@ from outpace.engine.message import (
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.arrivals import retained_schema
+from outpace.engine.recover.event_needs import NeededEvents
 from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
 from outpace.engine.savepoint import NOTHING, Savepoint
 from outpace.engine.state import State
@@ -216,6 +217,48 @@ def test_a_savepoint_is_small_and_holds_no_events() -> None:
     data = saved(operator, operator.last_match).encode()
     assert len(data) < 500
     assert Savepoint.decode(data).encode() == data
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_savepoint_that_is_read_later_is_what_it_was(keyed: bool) -> None:
+    spec = sequence("ab", TimeWindows(8, 4))
+    if keyed:
+        spec = OperatorSpec(spec.query.partition_by("k"), LETTERS)
+    read, unread = RecoverableOperator(spec), RecoverableOperator(spec)
+    expected, later = [], []
+    for text in ("axbxabxxab", "", "xbxaabbbxx"):
+        fed(read, text)
+        fed(unread, text)
+        expected.append(saved(read).encode())
+        later.append(saved(unread))
+    fed(unread, "xbxaabbbxx")
+    assert [one.encode() for one in later] == expected
+
+
+@given(st.data())
+def test_events_that_are_kept_are_those_that_are_used_or_late(data: st.DataObject) -> None:
+    needed, there, used, first = NeededEvents(), set[int](), set[int](), 0
+    for _ in range(data.draw(st.integers(1, 4))):
+        for size in data.draw(st.lists(st.integers(1, 9), max_size=3)):
+            flags = data.draw(st.none() | st.lists(st.booleans(), min_size=size, max_size=size))
+            fresh = np.arange(first, first + size)
+            needed.add(fresh, None, None if flags is None else np.array(flags))
+            there.update(fresh.tolist())
+            used.update(fresh[flags].tolist() if flags is not None else ())
+            first += size
+        said = data.draw(st.lists(st.integers(0, first + 3)))
+        needed.use(np.array(said, np.int64))
+        used.update(said)
+        least = data.draw(st.integers(0, first + 3))
+        skip = needed.keep_used(least)
+        kept = {one for one in there if one in used or one >= least}
+        dropped = {one for low, high in skip.tolist() for one in range(low, high + 1)}
+        assert needed.numbers.tolist() == sorted(kept)
+        assert dropped & there == there - kept
+        assert not dropped & kept
+        assert (skip[1:, 0] > skip[:-1, 1] + 1).all() or len(there) < first
+        there = kept
+        used &= kept
 
 
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)), st.integers(-1, 30))
