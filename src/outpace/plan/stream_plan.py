@@ -25,7 +25,7 @@ from outpace.engine.group_spec import GroupSpec, check_aside
 from outpace.engine.match.task import fingerprint, kept_columns
 from outpace.engine.operator_spec import OperatorSpec, tells_timeouts
 from outpace.engine.packing import Packing
-from outpace.engine.recover.recoverable import check_recoverable
+from outpace.engine.recover.refusals import check_recoverable
 from outpace.engine.stage import LogReplay, StagePart, StageSpec
 from outpace.errors import BindError, Hint, UnsupportedError
 from outpace.pattern.bind.check import check_streamable

