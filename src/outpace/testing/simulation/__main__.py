@@ -32,7 +32,7 @@ def main() -> int:
     try:
         while True:
             run = simulate_operator(seed=seed)
-            counts.update(runs=1, steps=len(run.trace), matches=run.matches)
+            counts.update(runs=1, steps=len(run.trace), matches=run.matches, crashes=run.crashes)
             if arguments.verbose:
                 _say("\n".join([*run.trace, f"seed {seed}: {run.digest}"]))
             if time.monotonic() >= end:

@@ -157,7 +157,7 @@ class LossyPart:
 
     def crash(self) -> None:
         """Lose the part and make it again, or roll it back to the snapshot, by turns."""
-        self.trace.say(f"crash {self.name}: {len(self._since)} messages again")
+        self.trace.crash(f"crash {self.name}: {len(self._since)} messages again")
         self._crashes += 1
         if self._saved is None:
             self.part = self.make()
@@ -480,7 +480,7 @@ class Stages:
         cells = [] if batch.rows is None else self._packed(batch.rows, batch.told)
         given, states = self._run(cells, batch.now)
         while self._random.random() < 0.3:
-            self._trace.say("the batch is lost and run again")
+            self._trace.crash("the batch is lost and run again")
             again, same = self._run(cells, batch.now)
             check_same("a batch that is run again", again.own_cells, given.own_cells)
             check(states == same, "the states after a batch that is run again differ")

@@ -123,7 +123,7 @@ def run_recovered(
             trace.say(f"  acknowledged {number}, {savepoint.seed} {savepoint.trim}")
             retained.thin(Savepoint.decode(savepoint.encode()))
         if random.random() < 0.3:
-            trace.say("  the operator is lost")
+            trace.crash("  the operator is lost")
             operator, carry = make()
             assert retained.savepoint is not None
             events = retained.events()

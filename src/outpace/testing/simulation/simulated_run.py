@@ -82,8 +82,8 @@ class SimulatedRun:
         Where the parts of the operator ran: "one place", "several places" or "stages".
     queries
         The query that ran, or those of a group.
-    matches
-        How many rows came out.
+    matches, crashes
+        How many rows came out, and how often parts were lost and made again.
     trace
         What happened, step by step.
     digest
@@ -94,6 +94,7 @@ class SimulatedRun:
     place: str
     queries: tuple[Query, ...]
     matches: int
+    crashes: int
     trace: tuple[str, ...]
     digest: str
 
@@ -223,7 +224,8 @@ def simulate_operator(
         failure.trace = tuple(trace.lines)
         raise failure from error
     queries = tuple(one.query for one in scenario.each)
-    return SimulatedRun(seed, scenario.place, queries, matches, tuple(trace.lines), trace.digest)
+    counts = matches, trace.crashes
+    return SimulatedRun(seed, scenario.place, queries, *counts, tuple(trace.lines), trace.digest)
 
 
 # --- What a seed decides -------------------------------------------------------------------------

@@ -18,10 +18,17 @@ class RunTrace:
     """The steps of a run as lines of text."""
 
     lines: list[str] = field(default_factory=list)
+    #: How often something was lost and made again.
+    crashes: int = 0
 
     def say(self, text: str) -> None:
         """Note a step."""
         self.lines.append(text)
+
+    def crash(self, text: str) -> None:
+        """Note a step in which something is lost."""
+        self.crashes += 1
+        self.say(text)
 
     @property
     def digest(self) -> str:
