@@ -17,6 +17,7 @@ import pyarrow as pa
 
 import outpace as op
 from outpace.hosts.graph.graph import Graph
+from outpace.hosts.graph.links import Secret
 from outpace.hosts.graph.member import Member
 from outpace.hosts.graph.metrics import GraphMetrics
 from outpace.ingest.source import Source
@@ -58,10 +59,12 @@ class Dying(op.Operator):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def start_late(seconds: float, monitor: str, token: str, number: int, parent: Connection) -> None:
+def start_late(
+    seconds: float, monitor: str, secret: Secret, number: int, parent: Connection
+) -> None:
     """Be a process of a graph that takes long to start."""
     time.sleep(seconds)
-    member = Member("late", monitor, token, number, parent)
+    member = Member("late", monitor, secret, number, parent)
     member.done()
     while not member.stopped:
         member.wait([], 0.05)

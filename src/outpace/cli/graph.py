@@ -15,6 +15,8 @@ from rich.text import Text
 from outpace.cli.graph_file import read_graph
 from outpace.cli.run_local import json_lines
 from outpace.errors import BindError
+from outpace.hosts.graph.graph import Graph
+from outpace.hosts.graph.keys import make_keys
 from outpace.hosts.graph.metrics import GraphMetrics
 from outpace.report.table import FittedTable
 
@@ -31,6 +33,10 @@ def group() -> None:
 @graphs.command()
 def run(
     file: GraphFile,
+    machine: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Which of the machines in the file this is."),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option(help="For savepoints, from which a lost run goes on.")
     ] = None,
@@ -47,9 +53,19 @@ def run(
     """Run a graph; matches that go to no log are written as JSON lines.
 
     The file has [sources.NAME] with path and time, [operators.NAME] with sql or file, and of: what
-    it reads, all sources by default; and [sinks] with NAME = "folder" for logs of matches.
+    it reads, all sources by default; and [sinks] with NAME = "folder" for logs of matches. With
+    [machines], NAME = "tcp://host:port", run it on each of them: the first has sources, sinks and
+    monitor, and the others the operators with machine = "NAME".
     """
     graph = read_graph(file)
+    if not _is_first(graph, machine):
+        if folder is not None or metrics or metrics_port is not None:
+            raise BindError(
+                f"machine '{machine}' has no savepoints and no metrics",
+                hint=f"they are those of '{graph.placement.first}'",
+            )
+        graph.serve(str(machine))
+        return
     printed = [name for name, sink in graph.sinks.items() if sink is None]
     with graph.run(folder) as running, ExitStack() as served:
         if metrics_port is not None:
@@ -60,6 +76,35 @@ def run(
         counted = running.metrics
     if metrics:
         _show(counted)
+
+
+@graphs.command()
+def keys(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file for the keys.")],
+) -> None:
+    """Make the keys of a graph on several machines, in a file that you alone can read.
+
+    Copy it to each machine, and name it in the file of the graph: keys = "graph.key".
+    """
+    make_keys(file)
+
+
+def _is_first(graph: Graph, machine: str | None) -> bool:
+    """Say whether this is the machine with the sources, as the only one is."""
+    machines = graph.placement.machines
+    if machine is None and len(machines) > 1:
+        raise BindError(
+            "the graph runs on several machines, and it is not said which this is",
+            hint=f"--machine {graph.placement.first} has sources and monitor; there are "
+            f"{', '.join(machines)}",
+        )
+    if machine is not None and machine not in machines:
+        known = ", ".join(one for one in machines if one)
+        raise BindError(
+            f"the graph has no machine '{machine}'",
+            hint=f"there are {known}" if known else "write [machines] into the file",
+        )
+    return machine is None or machine == graph.placement.first
 
 
 def _print(name: str | None, table: pa.Table) -> None:

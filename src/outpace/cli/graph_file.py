@@ -3,6 +3,11 @@
     patience_s = 10                  # settings of `op.graph`, both optional
     queue_events = 65536
 
+    keys = "graph.key"               # of a graph on several machines, from `outpace graph keys`
+
+    [machines]                       # the first has sources, sinks and monitor; none: this one
+    north = "tcp://10.0.0.1:7000"
+
     [sources.ticks]
     path = "ticks.csv"               # files, a folder or a glob
     time = "ts"                      # the default; also format, schema, delimiter, header
@@ -10,6 +15,7 @@
     [operators.falls]
     sql = "MATCH_RECOGNIZE (...)"    # or file = "falls.sql", which may be a .py with a query
     of = ["ticks"]                   # all sources by default
+    machine = "north"                # the first by default
 
     [sinks]
     falls = "falls.log"              # a folder for an event log
@@ -37,9 +43,9 @@ from outpace.simulate.toml_places import check_nesting, toml_places
 
 _BYTES_MAX: Final = 2**20
 _SETTINGS: Final = ("patience_s", "queue_events")
-_TOP: Final = {"sources", "operators", "sinks", *_SETTINGS}
+_TOP: Final = {"sources", "operators", "sinks", "machines", "keys", *_SETTINGS}
 _SOURCE: Final = {"path", "time", "format", "schema", "delimiter", "header"}
-_OPERATOR: Final = {"sql", "file", "of", "dialect"}
+_OPERATOR: Final = {"sql", "file", "of", "dialect", "machine"}
 
 
 def read_graph(path: Path) -> Graph:
@@ -75,9 +81,21 @@ class _GraphReader:
         sinks = self._sinks()
         settings = {key: self._document[key] for key in _SETTINGS if key in self._document}
         try:
-            return graph(sources, operators, sinks, **settings)
+            return graph(sources, operators, sinks, **settings, **self._placement())
         except OutpaceError as error:
             raise self._located(error, self._guess(error)) from None
+
+    def _placement(self) -> dict[str, Any]:
+        """Return the settings of `op.graph` that say what runs where."""
+        found: dict[str, Any] = {"machines": self._document.get("machines")}
+        tables = self._document["operators"]
+        places = {name: one["machine"] for name, one in tables.items() if "machine" in one}
+        if places:
+            found["places"] = places
+        if "keys" in self._document:
+            keys = self._document["keys"]
+            found["keys"] = self._path.parent / keys if isinstance(keys, str) else keys
+        return found
 
     def _sinks(self) -> dict[str, Path]:
         """Return the folders of logs that take matches."""
@@ -179,7 +197,7 @@ class _GraphReader:
             if error.message.startswith(key):
                 return (key,)
         told = f"{error.message} {error.where}"
-        for table in ("operators", "sinks", "sources"):
+        for table in ("operators", "sinks", "sources", "machines"):
             for name in self._document.get(table, ()):
                 if f"'{name}'" in told or f"{error.detail}".startswith(f"{name} -> "):
                     return table, name

@@ -7,7 +7,6 @@ dropped. The file is replaced as a whole. One run at a time has the folder.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from outpace.hosts.graph.backup import Backup
 from outpace.hosts.graph.graph import Graph
 from outpace.hosts.graph.message import write_backups
 from outpace.pattern.argument import a_path
-from outpace.pattern.notation.print_query import print_identity
 
 _FILE: Final = "savepoints"
 _LOCK: Final = "run.lock"
@@ -44,7 +42,7 @@ class GraphFolder:
         self._path = Path(a_path(path, "the folder of a graph", error=DataError))
         with self._using():
             self._path.mkdir(parents=True, exist_ok=True)
-        self._identity = _identity(graph)
+        self._identity = graph.identity()
         self._lock = open_regular(self._path / _LOCK, os.O_RDWR | os.O_CREAT)
         #: The backups that an earlier run left, by operator, and whether there was one.
         self.backups: dict[str, Backup] = {}
@@ -110,14 +108,3 @@ class GraphFolder:
             for data in table.column(0).cast(pa.binary()).to_pylist():
                 backup = Backup.decode(data)
                 self.backups[backup.operator] = backup
-
-
-def _identity(graph: Graph) -> str:
-    """Return what tells a graph from others."""
-    lines = [f"source {one.id} {one.time}" for one in graph.sources]
-    lines += [
-        f"operator {name} of {graph.inputs(name)}: {print_identity(node.query)}"
-        for name, node in graph.nodes.items()
-    ]
-    lines += [f"log of {name}" for name, one in graph.sinks.items() if one and not callable(one)]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

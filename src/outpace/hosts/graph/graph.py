@@ -6,10 +6,11 @@ are refused when the graph is made; unknown columns, when the columns of its sou
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -19,6 +20,7 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.arrivals import is_put_in_order, retained_schema
 from outpace.engine.recover.graph_operator import CountedOperator
 from outpace.errors import BindError, OutpaceError, UnsupportedError, did_you_mean
+from outpace.hosts.graph.placement import Placement, place
 from outpace.hosts.local.open import check_stream
 from outpace.ingest.source import SEQUENCE, Source
 from outpace.pattern.argument import (
@@ -33,6 +35,7 @@ from outpace.pattern.argument import (
 from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder, disorder_text
 from outpace.pattern.disorder import AdaptiveSlack, Disorder, InOrder, Invalid, KSlack, Late
 from outpace.pattern.node import Node
+from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.query import Query
 from outpace.pattern.types import is_instant, is_integer, value_type
 
@@ -65,6 +68,8 @@ class Graph:
         What takes the matches of operators, by their names; None: the run gives them.
     queue_events, patience_s
         See `outpace.graph`.
+    placement
+        Which operators run on which machines.
 
     Examples
     --------
@@ -81,6 +86,7 @@ class Graph:
     sinks: Mapping[str, Sink | None]
     queue_events: int = QUEUE_EVENTS
     patience_s: float = PATIENCE_S
+    placement: Placement = field(default_factory=Placement)
 
     def __repr__(self) -> str:
         names = ", ".join(self.nodes)
@@ -109,6 +115,8 @@ class Graph:
     def run(self, folder: str | os.PathLike[str] | None = None) -> GraphRun:
         """Start the operators, each in a process of its own, and return what comes out.
 
+        A graph on several machines is run so on the first, and served on the others.
+
         Parameters
         ----------
         folder
@@ -125,6 +133,41 @@ class Graph:
         from outpace.hosts.graph.graph_run import GraphRun
 
         return GraphRun(self, folder)
+
+    def serve(self, machine: str) -> None:
+        """Run the operators of a machine beside the first, until the run has ended.
+
+        A machine that is lost goes on when it is served again, and one whose first machine is lost
+        waits for that to run again.
+
+        Parameters
+        ----------
+        machine
+            Its name.
+        """
+        from outpace.hosts.graph.served_machine import ServedMachine
+
+        ServedMachine(self, machine).work()
+
+    def identity(self, *, placed: bool = False) -> str:
+        """Return what tells the graph from others.
+
+        Parameters
+        ----------
+        placed
+            Whether its operators run on the same machines, too.
+        """
+        lines = [f"source {one.id} {one.time}" for one in self.sources]
+        lines += [
+            f"operator {name} of {self.inputs(name)}: {print_identity(node.query)}"
+            for name, node in self.nodes.items()
+        ]
+        logs = (name for name, one in self.sinks.items() if one and not callable(one))
+        lines += [f"log of {name}" for name in logs]
+        if placed:
+            lines += [f"machine {name} at {one}" for name, one in self.placement.machines.items()]
+            lines += [f"{name} on {one}" for name, one in self.placement.places.items()]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -186,6 +229,9 @@ def graph(
     *,
     queue_events: int = QUEUE_EVENTS,
     patience_s: float = PATIENCE_S,
+    machines: Mapping[str, str] | None = None,
+    places: Mapping[str, str] | None = None,
+    keys: str | os.PathLike[str] | None = None,
 ) -> Graph:
     """Put operators together: the matches of one are the events of others.
 
@@ -212,6 +258,16 @@ def graph(
     patience_s
         For how many seconds an operator may be silent before it is started again; its start may
         take a minute.
+    machines
+        The machines by their names, each with an address `tcp://host:port`; it takes that port and
+        those behind it, one for each of its processes. The first one has the sources, the sinks and
+        the monitor: there the graph is run, and on the others served (`Graph.serve`). None: all
+        is on this machine.
+    places
+        The machines of operators, by name; the others run on the first.
+    keys
+        The file with the keys of the graph, see `outpace graph keys`. Without one, only addresses
+        that no other machine can reach are taken.
 
     Examples
     --------
@@ -266,9 +322,8 @@ def graph(
     for name, node in nodes.items():
         with naming_operator(name):
             _check_query(node.query)
-    return Graph(
-        result.sources, nodes, _sinks(result, sinks), result.queue_events, result.patience_s
-    )
+    placed = place(nodes, machines, places, keys)
+    return replace(result, sinks=_sinks(result, sinks), placement=placed)
 
 
 @contextmanager

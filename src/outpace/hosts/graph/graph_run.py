@@ -20,15 +20,17 @@ import zmq
 
 from outpace.engine.rows.times import as_integer
 from outpace.hosts.graph.folder import GraphFolder
-from outpace.hosts.graph.graph import SINK_OF, BoundNode, Graph, bind
+from outpace.hosts.graph.graph import SINK_OF, Graph, bind
 from outpace.hosts.graph.inlet import Inlet, TakenMatches
+from outpace.hosts.graph.keys import read_keys
+from outpace.hosts.graph.links import Links, Secret
+from outpace.hosts.graph.machine import Machine, RemoteMachine, processes_of
 from outpace.hosts.graph.member import BEAT_S
 from outpace.hosts.graph.message import SINK
 from outpace.hosts.graph.metrics import GraphMetrics
 from outpace.hosts.graph.monitor import Monitor
-from outpace.hosts.graph.operator_process import OperatorReader, OperatorSetup, run_operator
 from outpace.hosts.graph.outlet import MESSAGE_EVENTS, Outlet, OutputQueue
-from outpace.hosts.graph.sink import SinkSetup, make_log, run_sink
+from outpace.hosts.graph.sink import make_log
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
 from outpace.hosts.run_watch import WatchedRun
 from outpace.ingest.source import Heartbeat
@@ -62,10 +64,11 @@ class GraphRun(WatchedRun):
     """
 
     def __init__(self, graph: Graph, folder: str | os.PathLike[str] | None = None) -> None:
-        self._graph = graph
+        self._graph, place = graph, graph.placement
+        key = None if place.keys is None else read_keys(place.keys)
+        self._links = Links(Secret(secrets.token_hex(16), key))
         self._folder = None if folder is None else GraphFolder(folder, graph)
         self._metrics = GraphMetrics()
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(1)
         self._monitor: Monitor | None = None
         self._outlet: Outlet | None = None
         self._taken: dict[str, TakenMatches] = {}
@@ -96,7 +99,7 @@ class GraphRun(WatchedRun):
         self._tables.close()
         if self._folder is not None:
             self._folder.close()
-        self._context.destroy(0)
+        self._links.close()
 
     def tables(self) -> dict[str, pa.Table]:
         """Run to the end, and return all matches that no sink takes, by operator."""
@@ -138,8 +141,7 @@ class GraphRun(WatchedRun):
     def _run(self) -> Generator[tuple[str, pa.Table], None, None]:
         reader = SourceReader(self._graph.sources, MESSAGE_EVENTS)
         try:
-            bound = bind(self._graph, self._begin(reader))
-            self._start(bound)
+            self._start(self._begin(reader))
             while not self._is_done():
                 yield from self._turn(reader)
             self._count()
@@ -173,8 +175,9 @@ class GraphRun(WatchedRun):
                 reader.wakes.poll(_TURN_S)
         return schemas
 
-    def _start(self, bound: dict[str, BoundNode]) -> None:
-        graph, token = self._graph, secrets.token_hex(16)
+    def _start(self, schemas: dict[str, pa.Schema]) -> None:
+        graph, place, links = self._graph, self._graph.placement, self._links
+        bound = bind(graph, schemas)
         self._schemas = {name: one.spec.bound.output for name, one in bound.items()}
         for name, sink in graph.sinks.items():
             if name in bound and sink is not None and not callable(sink):
@@ -186,26 +189,23 @@ class GraphRun(WatchedRun):
             for name, one in bound.items()
             if source.id in (given.name for given in one.inputs)
         }
-        self._outlet = Outlet(self._context, token, queues)
+        self._outlet = Outlet(links, place.sources, queues)
         if self._folder is not None:
             self._outlet.keep(self._folder.backups.values())
-        self._monitor = monitor = Monitor(self._context, token, graph.patience_s)
+        identity = graph.identity(placed=True)
+        self._monitor = monitor = Monitor(links, place.monitor, graph.patience_s, identity)
         for source in graph.sources:
             monitor.tell(source.id, self._outlet.address)
-        for name, node in bound.items():
-            inputs = [one.name for one in node.inputs]
-            setup = OperatorSetup(
-                node, _readers(graph, bound, name), graph.followers(name), graph.queue_events
-            )
-            monitor.start(name, run_operator, setup, inputs, node.spec)
-            if name in self._logs:
-                called = f"{SINK_OF}{name}"
-                sink_setup = SinkSetup(called, name, self._logs[name])
-                monitor.start(called, run_sink, sink_setup, [name])
-            elif name in graph.sinks:
+        processes = processes_of(graph, bound, self._logs)
+        machines: dict[str, Machine | RemoteMachine] = {
+            name: RemoteMachine(links.secret.token, schemas) for name in place.machines
+        }
+        machines[place.first] = Machine(processes, monitor.address, links.secret)
+        monitor.start(processes, machines)
+        for name in bound:
+            if name in graph.sinks and name not in self._logs:
                 given = graph.sinks[name]
-                inlet = Inlet(self._context, token, name, SINK)
-                self._taken[name] = TakenMatches(inlet)
+                self._taken[name] = TakenMatches(Inlet(links, name, SINK))
                 if callable(given):
                     self._called[name] = given
 
@@ -225,8 +225,10 @@ class GraphRun(WatchedRun):
         self._wait(reader, monitor, outlet)
         for name in monitor.turn():
             if name in self._taken:
-                address = monitor.addresses[name]
-                self._taken[name].inlet.connect(address, self._taken[name].stop)
+                self._taken[name].inlet.connect(monitor.addresses[name], self._taken[name].stop)
+        for name, one in self._taken.items():
+            if one.inlet.asks() and name in monitor.addresses:
+                one.inlet.connect(monitor.addresses[name], one.stop)
         outlet.receive()
         if time.monotonic() - self._counted_at >= BEAT_S:
             self._count()
@@ -276,20 +278,8 @@ class GraphRun(WatchedRun):
         self._metrics.retained_events = sum(len(one.log) for one in queues)
         self._metrics.retained_bytes = sum(one.log.nbytes for one in queues)
         self._metrics.refused = self._outlet.refused + self._monitor.refused
-        for name in self._monitor.pids:
+        for name in self._monitor.names:
             self._metrics.operators[name] = self._monitor.metrics(name)
-
-
-def _readers(graph: Graph, bound: dict[str, BoundNode], name: str) -> tuple[OperatorReader, ...]:
-    """Return who reads an operator."""
-    found = [
-        OperatorReader(one.name, one.inputs[0].columns, len(one.inputs) > 1)
-        for one in bound.values()
-        if name in (given.name for given in one.inputs)
-    ]
-    if name in graph.sinks:
-        found.append(OperatorReader(SINK, None, False))
-    return tuple(found)
 
 
 def _give(queue: OutputQueue, item: Item, column: str) -> None:

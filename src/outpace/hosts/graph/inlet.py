@@ -5,17 +5,24 @@ Who takes matches for good, a sink or the program of the run, drops those that c
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import zmq
 
 from outpace.engine.state import NATURAL, State, integer
-from outpace.errors import StateError
-from outpace.hosts.graph.message import open_socket, read, read_events, write
+from outpace.hosts.graph.links import ConnectedSocket, Links
+from outpace.hosts.graph.message import read, read_events, write
+
+#: Seconds before who has lost a node asks for it, and asks again.
+_AGAIN_S: Final = 0.5
+
+_LOG: Final = logging.getLogger("outpace.graph")
 
 
 class Inlet:
@@ -23,38 +30,43 @@ class Inlet:
 
     Parameters
     ----------
-    context, token
-        That of the process, and the secret of the run.
+    links
+        Those of the process.
     node, reader
         What is read, and who reads it.
     number
         How often who reads was started before.
     """
 
-    def __init__(
-        self,
-        context: zmq.Context[zmq.Socket[bytes]],
-        token: str,
-        node: str,
-        reader: str,
-        number: int = 0,
-    ) -> None:
-        self._context = context
-        self.node, self.reader = node, reader
-        self._who: dict[str, Any] = {"token": token, "node": node, "reader": reader}
-        self._who["number"] = number
-        self.socket: zmq.Socket[bytes] | None = None
-        self._told = -1
+    def __init__(self, links: Links, node: str, reader: str, number: int = 0) -> None:
+        self._links, self.node, self.reader = links, node, reader
+        self._who: dict[str, Any] = {"token": links.secret.token, "node": node}
+        self._who |= {"reader": reader, "number": number}
+        self._connected: ConnectedSocket | None = None
+        self._told, self._asked_at, self._refused = -1, 0.0, False
 
     def connect(self, address: str, wanted: int | None) -> None:
         """Read from an address on, from an event on; None: all that is retained."""
         self.close()
-        self.socket = open_socket(self._context, zmq.DEALER)
-        # What comes to the address later is another one, which is told of.
-        self.socket.setsockopt(zmq.RECONNECT_IVL, -1)
-        self.socket.connect(address)
-        self._told = -1
+        # What comes to the address later may be another one, which is told of.
+        self._connected = self._links.connect(address, again=False)
+        self._told, self._refused = -1, False
         self.send("hello", **self._who, next=wanted)
+
+    @property
+    def socket(self) -> zmq.Socket[bytes] | None:
+        """What comes from the node; None before it is known where that is."""
+        return None if self._connected is None else self._connected.socket
+
+    def asks(self) -> bool:
+        """Say whether to ask where the node is, as the connection to it was lost."""
+        now = time.monotonic()
+        if self._connected is None or now - self._asked_at < _AGAIN_S:
+            return False
+        if not self._refused and self._connected.lost_for < _AGAIN_S:
+            return False
+        self._asked_at = now
+        return True
 
     def receive(self) -> Iterator[tuple[str, State]]:
         """Yield what came and was not yielded yet, one message at most."""
@@ -62,9 +74,10 @@ class Inlet:
             return
         kind, message = read(self.socket.recv())
         if kind == "refused":
-            raise StateError(
-                f"'{self.node}' refused '{self.reader}'", detail=message.numbers["why"]
-            )
+            # Another one may have got the address of who was lost.
+            self._refused = True
+            _LOG.warning("'%s' is not where it was; '%s' asks for it", self.node, self.reader)
+            return
         yield kind, message
 
     def taken(self, number: int) -> None:
@@ -82,9 +95,9 @@ class Inlet:
 
     def close(self) -> None:
         """Read no more."""
-        if self.socket is not None:
-            self.socket.close()
-            self.socket = None
+        if self._connected is not None:
+            self._connected.close()
+            self._connected = None
 
 
 class TakenMatches:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -14,9 +13,9 @@ import pyarrow as pa
 import zmq
 
 from outpace.compiler.kernel import compiler
-from outpace.errors import OutpaceError
 from outpace.hosts.background import CompileNotice
-from outpace.hosts.graph.message import open_socket, read, write
+from outpace.hosts.graph.links import Links, Secret
+from outpace.hosts.graph.message import read, told_failure, write
 from outpace.hosts.processes.worker import end_with
 
 #: Seconds between two beats of the heart.
@@ -32,26 +31,26 @@ class Member:
     ----------
     name, number
         Whose it is, and how often that was started before.
-    monitor, token
-        The address of the monitor, and the secret of the run.
+    monitor, secret
+        The address of the monitor, and what those who belong to the run know.
     parent
         A pipe that nothing is sent through: its other end closes when the parent is gone.
     """
 
     def __init__(
-        self, name: str, monitor: str, token: str, number: int, parent: Connection
+        self, name: str, monitor: str, secret: Secret, number: int, parent: Connection
     ) -> None:
         # An interrupt from the keyboard goes to all processes; the parent decides what it means.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         end_with(parent)
         pa.set_cpu_count(1)
         self._parent, self.number = parent, number
-        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(1)
-        self._socket = open_socket(self.context, zmq.DEALER)
-        self._socket.connect(monitor)
+        self.links = Links(secret)
+        self._connected = self.links.connect(monitor, again=True)
+        self._socket = self._connected.socket
         self.stopped = False
         self._beat_at = 0.0
-        self._who: dict[str, Any] = {"token": token, "name": name, "number": number}
+        self._who: dict[str, Any] = {"token": secret.token, "name": name, "number": number}
         self._peers: dict[str, str] = {}
         self._metrics: dict[str, Any] = {}
         # Who waits for the compiler works.
@@ -81,21 +80,18 @@ class Member:
         """Let the monitor know why the process cannot go on, and end."""
         try:
             yield
-        except OutpaceError as error:
-            self._fail(error.code, error.message, error.detail, error.hint, error.where)
         except Exception as error:
-            self._fail("", f"{type(error).__name__}: {error}", traceback.format_exc(), None, None)
-
-    def _fail(
-        self, code: str, message: str, detail: str | None, hint: str | None, where: str | None
-    ) -> None:
-        self._tell("failed", code=code, message=message, detail=detail, hint=hint, where=where)
-        self._end()
+            self._tell("failed", **told_failure(error))
+            self._end()
 
     def leave(self, metrics: dict[str, Any]) -> None:
         """Let the monitor know how it stands with a process whose work is done."""
         self.beat(metrics)
         self._end()
+
+    def ask(self, node: str) -> None:
+        """Ask where a node is."""
+        self._tell("where", node=node)
 
     def peers(self) -> Iterator[tuple[str, str]]:
         """Yield which nodes are at new addresses."""
@@ -118,8 +114,8 @@ class Member:
                 self.stopped = True
 
     def _end(self) -> None:
-        self._socket.close(_LINGER_MS)
-        self.context.destroy(0)
+        self._connected.close(_LINGER_MS)
+        self.links.close()
 
     def _tell(self, kind: str, **numbers: Any) -> None:
         self._socket.send(write(kind, **self._who, **numbers))

@@ -7,25 +7,25 @@ with the secret of the run.
 From who reads: `hello` (what it reads, and which event it wants next), `taken` (up to which event),
 `saved` (backups, or how many matches are taken for good). From who is read: `welcome` (the backups
 that it keeps), `events`, `promise` (of time), `end`. Between an operator and the monitor: `begun`,
-`ready`, `beat`, `done`, `failed`; `peer` (where another node is), `stop`.
+`ready`, `beat`, `done`, `failed`, `where` (is a node); `peer` (where a node is), `stop`. Between
+another machine and the monitor: `machine` (which processes it runs); `orders` (which it is to run).
+To who does not belong to the run: `refused`.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import zmq
 
 from outpace.engine.arrays import Integers
 from outpace.engine.state import NATURAL, State, integer, integers, reading, require
+from outpace.errors import InstanceError, OutpaceError
 from outpace.hosts.graph.backup import Backup
-
-#: The address of links: no other machine can connect.
-LOOPBACK: Final = "tcp://127.0.0.1"
 
 #: Who reads what comes out of a graph.
 SINK: Final = ""
@@ -82,10 +82,25 @@ def read_backups(state: State) -> list[Backup]:
         return [Backup.decode(one) for one in state.tables[0]["backup"].to_pylist()]
 
 
-def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socket[bytes]:
-    """Return a socket that holds what it is given: who gives it knows how much that may be."""
-    socket = context.socket(kind)
-    socket.setsockopt(zmq.LINGER, 0)
-    socket.setsockopt(zmq.SNDHWM, 0)
-    socket.setsockopt(zmq.RCVHWM, 0)
-    return socket
+def told_failure(error: Exception) -> dict[str, Any]:
+    """Return what is said of an error to who cannot see it."""
+    if isinstance(error, OutpaceError):
+        parts = ("code", "message", "detail", "hint", "where")
+        return {one: getattr(error, one) for one in parts}
+    message = f"{type(error).__name__}: {error}"
+    trace = "".join(traceback.format_exception(error))
+    return {"code": "", "message": message, "detail": trace, "hint": None, "where": None}
+
+
+def failure_of(place: str, told: Mapping[str, Any]) -> OutpaceError:
+    """Return what is raised here for what was raised at another place."""
+    kinds = {one.code: one for one in _kinds(OutpaceError)}
+    where = place if told["where"] is None else f"{place}: {told['where']}"
+    kind = kinds.get(told["code"], InstanceError)
+    return kind(told["message"], detail=told["detail"], hint=told["hint"], where=where)
+
+
+def _kinds(kind: type[OutpaceError]) -> Iterator[type[OutpaceError]]:
+    yield kind
+    for one in kind.__subclasses__():
+        yield from _kinds(one)

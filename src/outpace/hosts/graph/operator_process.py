@@ -34,10 +34,12 @@ from outpace.hosts.graph.backup import Backup, keep_newest
 from outpace.hosts.graph.graph import BoundNode
 from outpace.hosts.graph.inlet import Inlet
 from outpace.hosts.graph.intake import LinkIntake
+from outpace.hosts.graph.links import Secret
 from outpace.hosts.graph.member import Member
 from outpace.hosts.graph.message import read_backups, read_events, write_backups
 from outpace.hosts.graph.metrics import NodeMetrics
 from outpace.hosts.graph.outlet import Outlet, OutputQueue
+from outpace.hosts.graph.placement import Address
 
 #: A savepoint is given when something was acknowledged and so many seconds have passed, or when so
 #: many events have come.
@@ -81,16 +83,19 @@ class OperatorSetup:
         The names of all operators that its matches come to, whatever the way.
     queue_events
         How many events are on their way to each at most.
+    address
+        Where it listens.
     """
 
     node: BoundNode
     readers: tuple[OperatorReader, ...]
     followers: frozenset[str]
     queue_events: int
+    address: Address
 
 
 def run_operator(
-    setup: OperatorSetup, monitor: str, token: str, number: int, parent: Connection
+    setup: OperatorSetup, monitor: str, secret: Secret, number: int, parent: Connection
 ) -> None:
     """Work until the monitor says that all is done; the body of the process.
 
@@ -98,23 +103,23 @@ def run_operator(
     ----------
     setup
         The operator.
-    monitor, token
-        The address of the monitor, and the secret of the run.
+    monitor, secret
+        The address of the monitor, and what those who belong to the run know.
     number
         How often the operator was started before.
     parent
         A pipe that nothing is sent through: its other end closes when the parent is gone.
     """
-    member = Member(setup.node.name, monitor, token, number, parent)
+    member = Member(setup.node.name, monitor, secret, number, parent)
     with member.telling():
-        _OperatorLoop(setup, member, token).work()
+        _OperatorLoop(setup, member).work()
 
 
 class _OperatorLoop:
     """The loop of the process."""
 
-    def __init__(self, setup: OperatorSetup, member: Member, token: str) -> None:
-        self._setup, self._member, self._token = setup, member, token
+    def __init__(self, setup: OperatorSetup, member: Member) -> None:
+        self._setup, self._member = setup, member
         node = setup.node
         self._node = node
         self._operator = CountedOperator(node.spec)
@@ -122,8 +127,7 @@ class _OperatorLoop:
         self._intakes: dict[str, LinkIntake] = {}
         self._collecting = False
         self._inlets = {
-            one.name: Inlet(member.context, token, one.name, node.name, member.number)
-            for one in node.inputs
+            one.name: Inlet(member.links, one.name, node.name, member.number) for one in node.inputs
         }
         #: Who has said which backups it keeps, before there is anything else.
         self._welcomed: set[str] = set()
@@ -152,6 +156,9 @@ class _OperatorLoop:
         for name, address in self._member.peers():
             intake = self._intakes.get(name)
             self._inlets[name].connect(address, None if intake is None else intake.wanted)
+        for name, inlet in self._inlets.items():
+            if inlet.asks():
+                self._member.ask(name)
         if open_now:
             for name, inlet in self._inlets.items():
                 for kind, message in inlet.receive():
@@ -268,7 +275,7 @@ class _OperatorLoop:
             (self._node.name, one.name): OutputQueue(one.columns, self._setup.queue_events, settled)
             for one in self._setup.readers
         }
-        self._outlet = Outlet(self._member.context, self._token, queues)
+        self._outlet = Outlet(self._member.links, self._setup.address, queues)
         if matches is not None:
             self._give(matches)
         self._backups.pop(self._node.name, None)

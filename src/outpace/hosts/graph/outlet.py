@@ -16,23 +16,22 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import zmq
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.savepoint import Savepoint
 from outpace.engine.state import NATURAL, State, integer
 from outpace.errors import OutpaceError
 from outpace.hosts.graph.backup import Backup, keep_newest, taken_until
+from outpace.hosts.graph.links import Links
 from outpace.hosts.graph.message import (
-    LOOPBACK,
     knows_secret,
-    open_socket,
     read,
     read_backups,
     write,
     write_backups,
     write_events,
 )
+from outpace.hosts.graph.placement import Address
 from outpace.ingest.retained_log import RetainedLog
 
 #: So many events are in one message at most.
@@ -158,27 +157,27 @@ class Outlet:
 
     Parameters
     ----------
-    context, token
-        That of the process, and the secret of the run.
+    links, address
+        Those of the process, and where to listen.
     queues
         The queues.
     """
 
     def __init__(
-        self,
-        context: zmq.Context[zmq.Socket[bytes]],
-        token: str,
-        queues: dict[tuple[str, str], OutputQueue],
+        self, links: Links, address: Address, queues: dict[tuple[str, str], OutputQueue]
     ) -> None:
-        self.queues, self._token = queues, token
+        self.queues, self._token = queues, links.secret.token
         #: The newest backup of each operator that reads, directly or not.
         self.backups: dict[str, Backup] = {}
-        #: How many messages came from peers that are none of the run.
-        self.refused = 0
+        self._refused = 0
         self._peers: dict[bytes, tuple[str, str]] = {}
-        self.socket = open_socket(context, zmq.ROUTER)
-        port = self.socket.bind_to_random_port(LOOPBACK)
-        self.address = f"{LOOPBACK}:{port}"
+        self._listening = links.listen(address)
+        self.socket, self.address = self._listening.socket, self._listening.address
+
+    @property
+    def refused(self) -> int:
+        """How many messages and connections came from peers that are none of the run."""
+        return self._refused + self._listening.refused
 
     def keep(self, backups: Iterable[Backup]) -> None:
         """Keep backups, and forget the events that their operators do not need."""
@@ -207,7 +206,7 @@ class Outlet:
 
     def close(self) -> None:
         """Serve nobody any more."""
-        self.socket.close()
+        self._listening.close()
 
     def _hear(self, peer: bytes, kind: str, message: State) -> None:
         numbers = message.numbers
@@ -245,6 +244,6 @@ class Outlet:
         self.socket.send_multipart([peer, welcome])
 
     def _refuse(self, peer: bytes, why: str) -> None:
-        self.refused += 1
+        self._refused += 1
         _LOG.warning("a peer on the socket of a graph was refused: %s", why)
         self.socket.send_multipart([peer, write("refused", why=why)])

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from outpace.errors import BindError, DataError
 from outpace.hosts.graph.inlet import Inlet, TakenMatches
+from outpace.hosts.graph.links import Secret
 from outpace.hosts.graph.member import Member
 from outpace.hosts.graph.message import SINK
 from outpace.hosts.graph.metrics import NodeMetrics
@@ -70,11 +71,13 @@ def make_log(
     return str(create_folder(place, schema, times[0], SEGMENT_BYTES).path)
 
 
-def run_sink(setup: SinkSetup, monitor: str, token: str, number: int, parent: Connection) -> None:
+def run_sink(
+    setup: SinkSetup, monitor: str, secret: Secret, number: int, parent: Connection
+) -> None:
     """Work until the monitor says that all is done; the body of the process."""
-    member = Member(setup.name, monitor, token, number, parent)
+    member = Member(setup.name, monitor, secret, number, parent)
     with member.telling():
-        _work(setup, member, token)
+        _work(setup, member)
 
 
 def _writer(path: str) -> Writer:
@@ -98,15 +101,17 @@ def _check_next(setup: SinkSetup, there: int, first: int) -> None:
         )
 
 
-def _work(setup: SinkSetup, member: Member, token: str) -> None:
+def _work(setup: SinkSetup, member: Member) -> None:
     writer = _writer(setup.path)
-    inlet = Inlet(member.context, token, setup.node, SINK, member.number)
+    inlet = Inlet(member.links, setup.node, SINK, member.number)
     taken, metrics, told = TakenMatches(inlet, writer.stop), NodeMetrics(), False
     member.ready(None)
     while not member.stopped:
         member.wait([inlet.socket] if inlet.socket else [], _TURN_S)
         for _, address in member.peers():
             inlet.connect(address, writer.stop)
+        if inlet.asks():
+            member.ask(setup.node)
         for first, rows in taken.tables():
             _check_next(setup, writer.stop, first)
             writer.append(rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import threading
 import time
@@ -12,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-import zmq
 from support.graphs import (
     WINDOWS,
     Dying,
@@ -28,7 +26,6 @@ from support.graphs import (
 )
 
 import outpace as op
-from outpace.hosts.graph.message import write
 from outpace.pattern.query import Query
 
 ROWS = letters(4000, seed=1)
@@ -205,42 +202,6 @@ def test_an_operator_that_is_always_lost_ends_the_run() -> None:
     graph = op.graph(source, {"one": query})
     with graph.run() as run, pytest.raises(op.InstanceError, match="'one' was lost 11 times"):
         run.tables()
-
-
-def test_foreign_peers_are_refused_and_nothing_is_lost() -> None:
-    operators = chain(WINDOWS["count"])
-    rows = ROWS.slice(0, 2000)
-    told: queue.Queue[set[str]] = queue.Queue()
-    answers: list[bytes] = []
-
-    def knock(number: int) -> None:
-        """Talk to all sockets before the last batch, so that none has ended."""
-        if number != BATCHES // 2 - 1:
-            return
-        hello = write("hello", token="guess", node="one", reader="two", next=0)
-        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        with context:
-            for address in told.get(timeout=60):
-                with context.socket(zmq.DEALER) as peer:
-                    peer.setsockopt(zmq.LINGER, 0)
-                    peer.connect(address)
-                    for data in (hello, b"GET / HTTP/1.1", write("taken", number=7)):
-                        peer.send(data)
-                    if peer.poll(20_000):
-                        answers.append(peer.recv())
-
-    source = PacedRows("events", rows=rows, before=knock)
-    with op.graph(source, operators).run() as run:
-        first = next(run)
-        assert run._monitor is not None
-        addresses = set(run._monitor.addresses.values())
-        told.put(addresses)
-        found = [first, *run]
-        assert len(answers) == len(addresses)
-        assert all(b"refused" in data for data in answers)
-        assert run.metrics.refused >= 1
-    table = pa.concat_tables([table for _, table in found])
-    assert table.equals(expected(rows, operators)["three"])
 
 
 def test_processes_end_with_the_run() -> None:

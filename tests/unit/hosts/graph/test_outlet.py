@@ -15,9 +15,13 @@ from hypothesis import strategies as st
 from outpace.engine.recover.event_needs import NeededNumbers
 from outpace.hosts.graph.backup import taken_until
 from outpace.hosts.graph.inlet import Inlet
+from outpace.hosts.graph.links import Links, Secret
 from outpace.hosts.graph.message import read, read_events, write
 from outpace.hosts.graph.outlet import Outlet, OutputQueue
+from outpace.hosts.graph.placement import Address
 from outpace.ingest.retained_log import RetainedLog
+
+HERE = Address("127.0.0.1", 0)
 
 
 def rows(begin: int, end: int) -> pa.Table:
@@ -125,10 +129,10 @@ def test_a_retained_log_knows_how_many_events_come_from_a_number_on(
 
 
 @pytest.fixture
-def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(1)
-    yield context
-    context.destroy(0)
+def links() -> Iterator[Links]:
+    links = Links(Secret("secret"))
+    yield links
+    links.close()
 
 
 def heard(outlet: Outlet) -> None:
@@ -142,12 +146,10 @@ def answer(inlet: Inlet) -> str:
     return next(kind for kind, _ in inlet.receive())
 
 
-def test_a_lost_reader_that_is_heard_late_takes_no_place(
-    context: zmq.Context[zmq.Socket[bytes]],
-) -> None:
+def test_a_lost_reader_that_is_heard_late_takes_no_place(links: Links) -> None:
     """Two connections are heard in any order: who came later may be heard first."""
-    outlet = Outlet(context, "secret", {("one", "two"): OutputQueue(None, 100)})
-    lost, lives = (Inlet(context, "secret", "one", "two", number) for number in (0, 1))
+    outlet = Outlet(links, HERE, {("one", "two"): OutputQueue(None, 100)})
+    lost, lives = (Inlet(links, "one", "two", number) for number in (0, 1))
     lives.connect(outlet.address, None)
     heard(outlet)
     assert answer(lives) == "welcome"
@@ -164,11 +166,9 @@ def test_a_lost_reader_that_is_heard_late_takes_no_place(
 
 
 @pytest.mark.parametrize("token", ["guess", "Schlüssel", "\ud800", 3, None, ["secret"]])
-def test_who_does_not_know_the_secret_is_refused(
-    context: zmq.Context[zmq.Socket[bytes]], token: object
-) -> None:
-    outlet = Outlet(context, "secret", {("one", "two"): OutputQueue(None, 100)})
-    with context.socket(zmq.DEALER) as peer:
+def test_who_does_not_know_the_secret_is_refused(links: Links, token: object) -> None:
+    outlet = Outlet(links, HERE, {("one", "two"): OutputQueue(None, 100)})
+    with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
         peer.connect(outlet.address)
         peer.send(write("hello", token=token, node="one", reader="two", number=0, next=0))
         heard(outlet)
