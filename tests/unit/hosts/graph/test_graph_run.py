@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from support.graphs import (
 )
 
 import outpace as op
+from outpace.pattern.node import Node
 from outpace.pattern.query import Query
 
 ROWS = letters(4000, seed=1)
@@ -138,21 +140,31 @@ def test_a_stuck_operator_is_started_again() -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", [*WINDOWS, None])
 @pytest.mark.parametrize("seed", range(10))
-def test_chains_give_the_same_whatever_is_killed(kind: str | None, seed: int) -> None:
-    rows = letters(8000, seed)
+def test_chains_give_the_same_whatever_is_killed(
+    tmp_path: Path, kind: str | None, seed: int
+) -> None:
     operators = chain(WINDOWS[kind] if kind else None, keyed=seed % 2 == 1)
-    run = run_with_kills(rows, operators, draw_kills(seed, list(operators), 200, 5), wait=False)
-    assert run.found["three"].equals(expected(rows, operators)["three"])
+    kill_at_any_time(tmp_path, operators, seed)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", WINDOWS)
 @pytest.mark.parametrize("seed", range(10))
-def test_diamonds_give_the_same_whatever_is_killed(kind: str, seed: int) -> None:
-    rows = letters(8000, seed)
-    operators = diamond(WINDOWS[kind])
-    run = run_with_kills(rows, operators, draw_kills(seed, list(operators), 200, 5), wait=False)
-    assert run.found["join"].equals(expected(rows, operators)["join"])
+def test_diamonds_give_the_same_whatever_is_killed(tmp_path: Path, kind: str, seed: int) -> None:
+    kill_at_any_time(tmp_path, diamond(WINDOWS[kind]), seed)
+
+
+def kill_at_any_time(folder: Path, operators: Mapping[str, Query | Node], seed: int) -> None:
+    """Kill operators, and where matches go to a log the sink, at moments that a seed draws."""
+    rows, last = letters(8000, seed), list(operators)[-1]
+    log = folder / "log" if seed % 4 > 1 else None
+    names = [*operators, *([] if log is None else [f"sink of {last}"])]
+    sinks = None if log is None else {last: log}
+    kills = draw_kills(seed, names, 200, 5)
+    run = run_with_kills(rows, operators, kills, sinks=sinks, wait=False)
+    assert run.killed
+    found = run.found[last] if log is None else op.log.open(log).read()
+    assert found.equals(expected(rows, operators)[last])
 
 
 def test_matches_come_out_where_they_are_asked_for() -> None:
