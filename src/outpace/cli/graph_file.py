@@ -198,7 +198,8 @@ class _GraphReader:
                 return (key,)
         told = f"{error.message} {error.where}"
         for table in ("operators", "sinks", "sources", "machines"):
-            for name in self._document.get(table, ()):
+            named = self._document.get(table)
+            for name in named if isinstance(named, dict) else ():
                 if f"'{name}'" in told or f"{error.detail}".startswith(f"{name} -> "):
                     return table, name
         return ()

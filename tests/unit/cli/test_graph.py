@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from support.machines import free_addresses
 from typer.testing import CliRunner
 
 import outpace as op
@@ -38,6 +41,9 @@ of = "falls"
 sql = """
 {ALARM}"""
 '''
+MACHINES = '[machines]\nnorth = "tcp://127.0.0.1:7000"\nsouth = "tcp://127.0.0.1:7100"\n'
+#: One machine, which has all.
+NORTH = '[machines]\nnorth = "tcp://127.0.0.1:7000"\n[sources.ticks]'
 PRICES = [9, 8, 7, 8, 7, 6, 9, 8, 6, 7, 5, 4, 8, 7, 3, 9]
 TICKS = pa.table({"ts": range(len(PRICES)), "price": PRICES})
 
@@ -107,6 +113,12 @@ def test_matches_go_to_logs_and_the_others_to_lines(folder: Path) -> None:
         ("[sources.ticks]", "queue_events = 0\n[sources.ticks]", "queue_events is a whole number"),
         ('path = "ticks.csv"', 'path = "ticks.csv"\ndelimiter = ";;"', "is one character"),
         ('of = "falls"', 'of = ["falls", "ticks"]', "falls and ticks have no column"),
+        ("[sources.ticks]", "machines = 3\n[sources.ticks]", "machines are names"),
+        ("[sources.ticks]", "keys = 'k'\n[sources.ticks]", "places or keys names its machines"),
+        ('of = "falls"', 'of = "falls"\nmachine = "south"', "places or keys names its machines"),
+        ("[sources.ticks]", NORTH.replace("tcp://", ""), "has no address of the form"),
+        ("[sources.ticks]", NORTH.replace("127.0.0.1", "10.0.0.1"), "can be reached from others"),
+        ("[sources.ticks]", f"keys = 3\n{NORTH}", "the file with the keys is text"),
     ],
 )
 def test_what_is_wrong_ends_with_code_2_and_its_place(old: str, new: str, message: str) -> None:
@@ -126,6 +138,8 @@ def test_what_is_wrong_ends_with_code_2_and_its_place(old: str, new: str, messag
         ("[sources.ticks]", "[sinks]\nnone = 'log'\n[sources.ticks]", "none = 'log'"),
         ("[sources.ticks]", "[sources.falls]", "[operators.falls]"),
         ('file = "falls.sql"', 'file = "falls.sql"\nof = "alarm"', "[operators.falls]"),
+        ('of = "falls"', f'of = "falls"\nmachine = "sout"\n{MACHINES}', "[operators.alarm]"),
+        ("[sources.ticks]", NORTH.replace("tcp", "http"), 'north = "http://127.0.0.1:7000"'),
     ],
 )
 def test_what_does_not_go_together_is_shown_with_its_line(old: str, new: str, line: str) -> None:
@@ -177,3 +191,39 @@ def test_data_out_of_order_ends_with_code_2() -> None:
     code, _, err = run(GRAPH)
     assert code == 2
     assert "operator 'falls'" in err
+
+
+def test_a_graph_runs_on_several_machines_with_keys(folder: Path) -> None:
+    made = CliRunner().invoke(app, ["graph", "keys", "graph.key"])
+    assert (made.exit_code, made.stdout) == (0, "")
+    north, south = free_addresses(2)
+    machines = f'keys = "graph.key"\n[machines]\nnorth = "{north}"\nsouth = "{south}"\n'
+    text = machines + GRAPH.replace('of = "falls"', 'of = "falls"\nmachine = "south"')
+    Path("graph.toml").write_text(text)
+    program = "from outpace_command import main; main()"
+    command = [sys.executable, "-c", program, "graph", "run", "graph.toml", "--machine", "south"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as other:
+        code, out, err = run(text, "--machine", "north", "--metrics")
+        assert code == 0, err
+        assert other.stderr is not None
+        told = other.stderr.read()
+    assert other.returncode == 0, told
+    assert "machine 'south' runs alarm" in told
+    assert [json.loads(line) for line in out.splitlines()] == expected()[1].to_pylist()
+
+
+def test_which_machine_this_is_has_to_be_said() -> None:
+    for options, message in {
+        (): "it is not said which this is",
+        ("--machine", "east"): "the graph has no machine 'east'",
+        ("--machine", "south", "--metrics"): "machine 'south' has no savepoints and no metrics",
+    }.items():
+        code, _, err = run(MACHINES + GRAPH, *options)
+        assert code == 2
+        assert message in err
+    code, _, err = run(GRAPH, "--machine", "east")
+    assert code == 2
+    assert "write [machines] into the file" in err
+    code, _, err = run(f"keys = 'none'\n{MACHINES}{GRAPH}", "--machine", "north")
+    assert code == 2
+    assert "there are no keys in 'none'" in err

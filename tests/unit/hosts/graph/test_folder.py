@@ -52,7 +52,7 @@ def lost_and_run_again(
             _await_savepoints(folder / "graph" / "savepoints", run)
             time.sleep(draw.uniform(0, 0.5))
             run.send_signal(signal.SIGKILL)
-        code = run.wait(120)
+        code = run.wait(300)
         if code == 0:
             return lost
         assert code == -signal.SIGKILL
@@ -65,7 +65,7 @@ def _await_savepoints(file: Path, run: subprocess.Popen[bytes]) -> None:
     """Wait until the run has written savepoints, or has ended."""
     before = file.stat().st_mtime_ns if file.exists() else 0
     size = file.stat().st_size if file.exists() else 0
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while run.poll() is None and time.monotonic() < end:
         time.sleep(0.02)
         if (
