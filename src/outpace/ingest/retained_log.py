@@ -1,13 +1,15 @@
 """The retained log: the events of a stream, by their numbers, for as long as a replay needs them.
 
-Events are retained in memory, or in the segments of an event log in a folder
-(`outpace.ingest.log`), where they survive the end of the process. There the last savepoint is a
+Events are retained in memory, and what that has no room for in temporary files that end with the
+process; or in the segments of an event log in a folder (`outpace.ingest.log`), where they survive
+it. There the last savepoint is a
 file beside them, which is replaced as a whole, and the stimuli between them are a file that grows;
 events are found by their offsets, which are their numbers. A savepoint drops events: in memory at
 once; in a folder those that it skips are left out by a replay, and segments are deleted when all of
 their events are trimmed.
 
-Memory: the events, or in a folder eight bytes for each of them that a savepoint kept.
+Memory: events of at most `memory_bytes` and those that came last, sixteen bytes for each of the
+others; in a folder eight bytes for each event that a savepoint kept.
 Paper: Lima et al., section II-B (there: upstream backup).
 """
 
@@ -46,8 +48,11 @@ from outpace.ingest.log.frame import (
 from outpace.ingest.log.reader import Log
 from outpace.ingest.log.segment import Damage
 from outpace.ingest.log.writer import Writer
+from outpace.ingest.spilled_events import SpilledEvents
 from outpace.pattern.argument import a_flag, a_path, a_whole_number
 
+#: So many bytes of events are kept in memory, unless a log is told otherwise.
+MEMORY_BYTES: Final = 64 << 20
 #: The files beside the events: what they are needed for, and the stimuli between them.
 _SAVEPOINT: Final = "savepoint"
 _STIMULI: Final = "stimuli"
@@ -63,9 +68,12 @@ class RetainedLog:
     path
         A folder for the events, new, empty, or that of an earlier log; without it they are in
         memory.
-    events
-        How many events are retained at most; a push that would need more is refused, until matches
-        are acknowledged.
+    events, size_bytes
+        How many events are retained at most, and until how many bytes of them more are taken; a
+        push that would need more is refused, until matches are acknowledged.
+    memory_bytes
+        How many bytes of events are kept in memory, before older ones go to temporary files; by
+        default 64 MiB.
     durable
         Whether events are forced to the disk before they count, so that they survive the end of the
         machine, too.
@@ -86,17 +94,26 @@ class RetainedLog:
         path: str | os.PathLike[str] | None = None,
         *,
         events: int | None = None,
+        size_bytes: int | None = None,
+        memory_bytes: int | None = None,
         durable: bool = False,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
-        if events is not None:
-            a_whole_number(events, "events", least=1, error=DataError)
+        bounds = {"events": events, "size_bytes": size_bytes, "memory_bytes": memory_bytes}
+        for name, bound in bounds.items():
+            if bound is not None:
+                a_whole_number(bound, name, least=1, error=DataError)
+        self._size_bytes = size_bytes
+        self._memory_bytes = MEMORY_BYTES if memory_bytes is None else memory_bytes
         self._most, self._durable = events, a_flag(durable, "durable", error=DataError)
         self._segment_bytes = segment_bytes
         self._path: Path | None = None
         #: The numbers of the events that are retained, and of those that came since, which all are.
         self._known, self._fresh = np.zeros(0, np.int64), range(0)
+        #: Those in memory, their bytes, and those before them that it had no room for.
         self._rows: list[pa.Table] = []
+        self._held = 0
+        self._spilled: SpilledEvents | None = None
         self._log: Log | None = None
         self._writer: Writer | None = None
         #: The stimuli since the last savepoint, behind how many events, in which turn; the file
@@ -125,9 +142,9 @@ class RetainedLog:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the events take: in memory, or in the files of the folder."""
+        """The bytes that the events take, in memory and in files."""
         if self._path is None:
-            return sum(rows.nbytes for rows in self._rows)
+            return self._held + (0 if self._spilled is None else self._spilled.nbytes)
         return sum(file.stat().st_size for file in self._path.glob("*.events"))
 
     def __repr__(self) -> str:
@@ -151,6 +168,8 @@ class RetainedLog:
         events
             The number of events.
         """
+        if self._size_bytes is not None and self.nbytes >= self._size_bytes:
+            return 0
         return events if self._most is None else max(0, min(events, self._most - len(self)))
 
     def check_room(self, events: int) -> None:
@@ -164,9 +183,18 @@ class RetainedLog:
         if self.room(events) < events:
             raise DataError(
                 f"the retained log has no room for {events} more events",
-                detail=f"it has {len(self)} of at most {self._most}",
+                detail=f"it has {len(self)} of at most {self._most}"
+                if self._most is not None
+                else f"it has {self.nbytes} bytes of at most {self._size_bytes}",
                 hint="acknowledge matches, or retain more events",
             )
+
+    @property
+    def first(self) -> int:
+        """The number of the first event that is retained, or of the next one."""
+        if len(self._known):
+            return int(self._known[0])
+        return self._fresh.start if self._fresh else self.came
 
     def count_from(self, number: int) -> int:
         """Return how many events are retained with this number or a later one.
@@ -231,7 +259,9 @@ class RetainedLog:
         self.check_room(rows.num_rows)
         added = range(self.came, self.came + rows.num_rows)
         if self._log is None:
+            self._make_room(rows.nbytes)
             self._rows.append(rows)
+            self._held += rows.nbytes
         elif rows.num_rows:
             self._locked(self._log).append(rows)
         self._fresh = range(self._fresh.start if self._fresh else added.start, added.stop)
@@ -309,13 +339,17 @@ class RetainedLog:
         """
         if self._log is not None:
             self._locked(self._log)
-        trimmed = self._trim(savepoint.trim + 1)
-        numbers = self._numbers
-        keep = ~savepoint.drops(numbers)
-        if self._rows and (trimmed or not keep.all()):
+        numbers = self._numbers()
+        keep = (numbers > savepoint.trim) & ~savepoint.drops(numbers)
+        spilled = 0
+        if self._spilled is not None:
+            spilled = len(self._spilled.numbers)
+            self._spilled.keep(keep[:spilled])
+        if self._rows and not keep[spilled:].all():
             # What is left holds no memory of what is not.
-            rows = pa.concat_tables(self._rows).slice(trimmed).take(np.flatnonzero(keep))
+            rows = pa.concat_tables(self._rows).take(np.flatnonzero(keep[spilled:]))
             self._rows = [rows.combine_chunks()]
+            self._held = self._rows[0].nbytes
         self._known, self._fresh = numbers[keep], range(0)
         self.savepoint = savepoint
         self._write_savepoint()
@@ -326,22 +360,51 @@ class RetainedLog:
         if self._log is not None:
             self._log.trim(savepoint.trim + 1)
 
-    def events(self) -> tuple[pa.Table, Integers]:
-        """Return the events that are retained, and their numbers."""
-        numbers = self._numbers
+    def events(self, first: int = 0, most: int | None = None) -> tuple[pa.Table, Integers]:
+        """Return events that are retained, and their numbers.
+
+        Parameters
+        ----------
+        first
+            The number from which on they are wanted.
+        most
+            How many at most; None: all.
+        """
+        low = len(self) - self.count_from(first)
+        high = len(self) if most is None else min(len(self), low + most)
+        numbers = self._numbers(low, high)
         if self._log is not None:
             return self._read(self._log, numbers), numbers
         if self.schema is None:
             raise DataError("nothing has been retained")
-        return pa.concat_tables([self.schema.empty_table(), *self._rows]), numbers
+        tables, spilled = [self.schema.empty_table()], 0
+        if self._spilled is not None:
+            spilled = len(self._spilled.numbers)
+            tables.append(self._spilled.read(low, high).cast(self.schema))
+        if high > spilled and self._rows:
+            begin = max(low - spilled, 0)
+            tables.append(pa.concat_tables(self._rows).slice(begin, high - spilled - begin))
+        return pa.concat_tables(tables), numbers
+
+    def _make_room(self, nbytes: int) -> None:
+        """Let older events go to files where memory has no room for so many bytes more."""
+        if not self._rows or self._held + nbytes <= self._memory_bytes:
+            return
+        assert self.schema is not None
+        if self._spilled is None:
+            self._spilled = SpilledEvents(self.schema, self._segment_bytes)
+        begin, rows = len(self._spilled.numbers), pa.concat_tables(self._rows)
+        self._spilled.append(rows, self._numbers(begin))
+        self._rows, self._held = [], 0
 
     def _read(self, log: Log, numbers: Integers) -> pa.Table:
         """Return events of the folder; what is lost there may be some that nobody needs."""
         log.refresh()
         first = int(numbers[0]) if len(numbers) else self.came
         lost: list[Damage] = []
-        rows = log.read(first, self.came, on_damage="skip", lost=lost)
-        there = np.arange(first, self.came)
+        stop = int(numbers[-1]) + 1 if len(numbers) else self.came
+        rows = log.read(first, stop, on_damage="skip", lost=lost)
+        there = np.arange(first, stop)
         for one in lost:
             there = there[(there < one.first) | (there >= one.stop)]
         if not np.isin(numbers, there).all():
@@ -361,17 +424,11 @@ class RetainedLog:
             self._writer.close()
             self._writer = None
 
-    def _trim(self, first: int) -> int:
-        """Forget the numbers before one, and return how many these are."""
-        before = len(self)
-        self._known = self._known[int(np.searchsorted(self._known, first)) :]
-        self._fresh = range(min(max(first, self._fresh.start), self._fresh.stop), self._fresh.stop)
-        return before - len(self)
-
-    @property
-    def _numbers(self) -> Integers:
-        """The numbers of all events that are retained."""
-        return np.concatenate([self._known, np.arange(self._fresh.start, self._fresh.stop)])
+    def _numbers(self, low: int = 0, high: int | None = None) -> Integers:
+        """Return the numbers of events that are retained, by their places."""
+        known, high = len(self._known), len(self) if high is None else high
+        fresh = self._fresh[max(low - known, 0) : max(high - known, 0)]
+        return np.concatenate([self._known[low:high], np.arange(fresh.start, fresh.stop)])
 
     def _locked(self, log: Log) -> Writer:
         """Return what writes to the folder, as nobody else does."""

@@ -14,7 +14,6 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
@@ -115,7 +114,7 @@ class OutputQueue:
     def begin_at(self, number: int | None) -> None:
         """Send from an event on, or all that is retained."""
         if number is None:
-            number = int(self.log.events()[1][0]) if len(self.log) else self.log.came
+            number = self.log.first
             self._had = 0
         else:
             self._had = number = max(number, self._begin)
@@ -134,14 +133,14 @@ class OutputQueue:
     def messages(self) -> Iterator[bytes]:
         """Yield what may be sent now."""
         if self._sent < self.log.came and len(self.log):
-            rows, numbers = self.log.events()
-            low, taken = np.searchsorted(numbers, (self._sent, self._taken)).tolist()
-            high = min(len(numbers), taken + self._most)
-            for start in range(low, high, MESSAGE_EVENTS):
-                stop = min(high, start + MESSAGE_EVENTS)
-                yield write_events(rows.slice(start, stop - start), numbers[start:stop])
-            if high < len(numbers):
-                self._sent = max(self._sent, int(numbers[high]))
+            open_now = self._most - self.log.count_from(self._taken)
+            left = self.log.count_from(self._sent)
+            while (count := min(left, left + open_now, MESSAGE_EVENTS)) > 0:
+                rows, numbers = self.log.events(self._sent, count)
+                yield write_events(rows, numbers)
+                left -= count
+                self._sent = int(numbers[-1]) + 1
+            if left:
                 return
         self._sent = max(self._sent, self.log.came)
         if self._promise > self._told:

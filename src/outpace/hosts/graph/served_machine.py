@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import astuple
-from typing import Final
+from typing import Any, Final
 
 import zmq
 
@@ -79,7 +79,7 @@ class ServedMachine:
             self._links.close(_LINGER_MS)
 
     @property
-    def _who(self) -> dict[str, object]:
+    def _who(self) -> dict[str, Any]:
         return {"machine": self._name, "session": self._session, "graph": self._identity}
 
     def _turn(self) -> None:

@@ -63,6 +63,7 @@ def test_operators_and_a_machine_that_are_lost_are_there_again(tmp_path: Path) -
     assert [one.exitcode for one in others.processes.values()] == [0, 0]
 
 
+@pytest.mark.soak
 def test_the_first_machine_goes_on_with_the_others(tmp_path: Path) -> None:
     """The run is lost with sources, monitor and sink; the other machines wait for the next one."""
     names = "north", "south", "east"

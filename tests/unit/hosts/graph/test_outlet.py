@@ -59,10 +59,15 @@ def test_no_more_events_are_on_their_way_than_may_be() -> None:
     assert sent(queue) == ([], [])
 
 
-def test_who_has_lost_all_gets_what_is_retained_and_who_has_not_gets_the_rest() -> None:
+@pytest.mark.parametrize("memory_bytes", [1, 1 << 20])
+def test_who_has_lost_all_gets_what_is_retained_and_who_has_not_gets_the_rest(
+    monkeypatch: pytest.MonkeyPatch, memory_bytes: int
+) -> None:
+    monkeypatch.setattr("outpace.ingest.retained_log.MEMORY_BYTES", memory_bytes)
     queue = OutputQueue(None, most=100)
     queue.begin_at(0)
-    queue.append(rows(0, 10))
+    for first in (0, 4, 7):
+        queue.append(rows(first, first + 3 + (first == 0)))
     assert len(sent(queue)[0]) == 10
     needed = NeededNumbers(8, np.array([3, 6]))
     savepoint = taken_until(8)
