@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from outpace.engine.match.contract import Progress
 from outpace.engine.order.senders import source_names
+from outpace.engine.recover.protocol import SeekableLog
 from outpace.errors import DataError, UnsupportedError
 from outpace.explanation.explain import Explanation
 from outpace.explanation.explain import explain as explain_plan
@@ -44,6 +45,7 @@ def match(
     sources: Iterable[str] | None = None,
     heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
+    log: SeekableLog | None = None,
 ) -> DataFrame: ...
 # A table may be anything that has columns, so the types cannot tell it from a DataFrame.
 @overload
@@ -66,6 +68,7 @@ def match(
     sources: Iterable[str] | None = None,
     heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
+    log: SeekableLog | None = None,
 ) -> object:
     """Find the matches of a query.
 
@@ -91,9 +94,12 @@ def match(
         event but a heartbeat of its source: no row of that source which comes in a later batch has
         a time before it.
     recovery
-        Of a streaming DataFrame of blocks of an event log: "replay" lets Spark keep savepoints
-        alone, some kilobytes an instance, and reads what was lost from the log again. Without it
-        Spark keeps the state.
+        Of a streaming DataFrame that comes from a log: "replay" lets Spark keep savepoints alone,
+        some kilobytes an instance, and reads what was lost from the log again. Without it Spark
+        keeps the state. An event log says where it is, in blocks or with `offsetColumn`, and so do
+        Parquet files.
+    log
+        Of a stream from another log: what reads that again, see `recover.SeekableLog`.
 
     Returns
     -------
@@ -113,9 +119,9 @@ def match(
     >>> match(table, dip).to_pylist()
     [{'bottom': 7.0, 'ticks': 4}]
     """
-    replays = _replays(recovery, data, query)
+    stream = _stream(data, query, sources, heartbeats, recovery, log)
     if isinstance(query, QueryGroup):
-        return _match_group(data, query, progress, sources, _heartbeats(heartbeats, data))
+        return _match_group(data, query, progress, stream)
     checked_query(query)
     if progress is not False and (isinstance(data, ParquetFiles) or _is_spark_frame(data)):
         raise UnsupportedError(
@@ -123,7 +129,8 @@ def match(
             detail="on Spark nothing runs before the result is used",
             hint="leave progress out; spark.ui.showConsoleProgress lets Spark show its own",
         )
-    names, beats = _sources(sources, data), _heartbeats(heartbeats, data)
+    if stream is not None:
+        return stream.matches()
     if isinstance(data, ParquetFiles):
         require_spark()
         from outpace.hosts.spark.files import match_files
@@ -132,7 +139,7 @@ def match(
     if _is_spark_frame(data):
         from outpace.hosts.spark.frame import match_frame
 
-        return match_frame(data, query, names, replays=replays, heartbeats=beats)
+        return match_frame(data, query)
     return match_table(data, query, progress=progress)
 
 
@@ -140,18 +147,14 @@ def _match_group(
     data: object,
     group: QueryGroup,
     progress: bool | Progress,
-    sources: Iterable[str] | None,
-    heartbeats: str | None,
+    stream: StreamSearch | None,
 ) -> object:
     if progress is not False:
         raise UnsupportedError(
             "a group of queries has no progress", hint="match its queries one by one"
         )
-    names = _sources(sources, data)
-    if _is_stream(data):
-        from outpace.hosts.spark.stream_search import StreamSearch
-
-        return StreamSearch(data, group, names, heartbeats=heartbeats).matches()
+    if stream is not None:
+        return stream.matches()
     if isinstance(data, ParquetFiles) or _is_spark_frame(data):
         raise _no_stream()
     table, found = to_arrow(data), {}
@@ -170,6 +173,7 @@ def search(  # type: ignore[overload-overlap]
     sources: Iterable[str] | None = None,
     heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
+    log: SeekableLog | None = None,
 ) -> StreamSearch: ...
 @overload
 def search(data: TableLike, query: Query) -> Search: ...
@@ -180,6 +184,7 @@ def search(
     sources: Iterable[str] | None = None,
     heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
+    log: SeekableLog | None = None,
 ) -> object:
     """Prepare a search: it runs when something is asked of it.
 
@@ -189,9 +194,9 @@ def search(
         A table, or a streaming DataFrame of Spark.
     query
         What to detect and what to return; over a stream also an `outpace.group`.
-    sources, heartbeats, recovery
+    sources, heartbeats, recovery, log
         Of a stream: the identifiers of several sources, the column of heartbeats, and how it is
-        recovered, as for `match`.
+        recovered and from what, as for `match`.
 
     Returns
     -------
@@ -206,13 +211,9 @@ def search(
     >>> found.count(), found.table().to_pylist()
     (1, [{'at': 3}])
     """
-    names, replays = _sources(sources, data), _replays(recovery, data, query)
-    told = _heartbeats(heartbeats, data)
-    if _is_stream(data):
-        from outpace.hosts.spark.stream_search import StreamSearch
-
-        asked = query if isinstance(query, QueryGroup) else checked_query(query)
-        return StreamSearch(data, asked, names, replays, told)
+    stream = _stream(data, query, sources, heartbeats, recovery, log)
+    if stream is not None:
+        return stream
     return search_table(data, checked_query(query))
 
 
@@ -302,6 +303,7 @@ def explain(
     sources: Iterable[str] | None = None,
     heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
+    log: SeekableLog | None = None,
 ) -> Explanation: ...
 @overload
 def explain(query: QueryGroup, data: TableLike | pa.Schema | None = None) -> GroupExplanation: ...
@@ -312,6 +314,7 @@ def explain(
     sources: Iterable[str] | None = None,
     heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
+    log: SeekableLog | None = None,
 ) -> Explanation | GroupExplanation:
     """Explain a query: what it finds, how it is matched, and where each part of it runs.
 
@@ -323,9 +326,9 @@ def explain(
         What it would run on, or the Arrow schema of that. For a Spark DataFrame and for Parquet
         files the explanation says what Spark computes, what crosses to Python and how rows are
         divided. Without it, what depends on types is left out.
-    sources, heartbeats, recovery
+    sources, heartbeats, recovery, log
         Of a stream: the identifiers of several sources, the column of heartbeats, and how it is
-        recovered, as for `match`.
+        recovered and from what, as for `match`.
 
     Examples
     --------
@@ -333,11 +336,12 @@ def explain(
     >>> explain(query, pa.table({"ts": [1], "x": [2]})).matcher
     'kernel'
     """
-    replays = _replays(recovery, data, query)
+    stream = _stream(data, query, sources, heartbeats, recovery, log)
     if isinstance(query, QueryGroup):
-        return _explain_group(query, data, sources, _heartbeats(heartbeats, data))
+        return _explain_group(query, data, stream)
     checked_query(query)
-    names, told = _sources(sources, data), _heartbeats(heartbeats, data)
+    if stream is not None:
+        return explain_plan(query, stream.plan())
     if data is None or isinstance(data, pa.Schema):
         return explain_plan(query, data)
     if isinstance(data, ParquetFiles):
@@ -350,27 +354,19 @@ def explain(
         from outpace.hosts.spark.frame import flagged
         from outpace.hosts.spark.schema import arrow_schema
 
-        if _is_stream(data):
-            from outpace.hosts.spark.stream_search import plan_frame
-
-            staged = plan_frame(data, query, names, replays=replays, heartbeats=told)
-            return explain_plan(query, staged)
         return explain_plan(query, plan_query(query, arrow_schema(flagged(data, query))))
     return explain_plan(query, to_arrow(data, query).schema)
 
 
 def _explain_group(
-    group: QueryGroup, data: object, sources: Iterable[str] | None, heartbeats: str | None
+    group: QueryGroup, data: object, stream: StreamSearch | None
 ) -> GroupExplanation:
-    names = _sources(sources, data)
     from outpace.explanation.explain import explain_group
 
     if data is None or isinstance(data, pa.Schema):
         return explain_group(group, data)
-    if _is_stream(data):
-        from outpace.hosts.spark.stream_search import plan_frame
-
-        plan = plan_frame(data, group, names, heartbeats=heartbeats)
+    if stream is not None:
+        plan = stream.plan()
         return explain_group(QueryGroup(plan.queries), plan)
     if isinstance(data, ParquetFiles) or _is_spark_frame(data):
         raise _no_stream()
@@ -457,6 +453,25 @@ def _is_stream(value: object) -> TypeGuard[DataFrame]:
     return is_streaming(value)
 
 
+def _stream(
+    data: object,
+    query: Query | QueryGroup,
+    sources: Iterable[str] | None,
+    heartbeats: str | None,
+    recovery: object,
+    log: SeekableLog | None,
+) -> StreamSearch | None:
+    """Return what is asked of a stream on Spark, and refuse it of anything else."""
+    replays = _replays(recovery, log, data)
+    names, told = _sources(sources, data), _heartbeats(heartbeats, data)
+    if not _is_stream(data):
+        return None
+    from outpace.hosts.spark.stream_search import StreamSearch
+
+    asked = query if isinstance(query, QueryGroup) else checked_query(query)
+    return StreamSearch(data, asked, names, replays, log, told)
+
+
 def _sources(sources: Iterable[str] | None, data: object) -> tuple[str, ...] | None:
     """Return the identifiers of the sources of a stream, in their order; a table has none."""
     if sources is None:
@@ -480,19 +495,16 @@ def _heartbeats(heartbeats: str | None, data: object) -> str | None:
     )
 
 
-def _replays(recovery: object, data: object, query: object) -> bool:
+def _replays(recovery: object, log: object, data: object) -> bool:
     """Return whether a stream is recovered by a replay, and refuse it of anything else."""
-    if recovery is None:
+    if recovery is None and log is None:
         return False
     if recovery != "replay":
         raise UnsupportedError(
-            f"there is no recovery {shown(recovery)}",
+            f"there is no recovery {shown(recovery)}"
+            if recovery is not None
+            else "a log is read again by a replay alone",
             hint='write recovery="replay", or leave it out',
-        )
-    if isinstance(query, QueryGroup):
-        raise UnsupportedError(
-            "several queries together are not recovered by a replay",
-            hint="leave recovery out, or match each query by itself",
         )
     if not _is_stream(data):
         raise UnsupportedError(

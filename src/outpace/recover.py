@@ -23,7 +23,7 @@ Examples
 
 from __future__ import annotations
 
-from outpace.engine.recover.protocol import OwnMatch, Recoverable
+from outpace.engine.recover.protocol import OwnMatch, Recoverable, SeekableLog
 from outpace.engine.savepoint import Savepoint
 from outpace.hosts.local.operator_stream import OperatorStream
 from outpace.hosts.local.recoverable import RecoverableStream
@@ -38,4 +38,5 @@ __all__ = [
     "RecoveryCounters",
     "RetainedLog",
     "Savepoint",
+    "SeekableLog",
 ]

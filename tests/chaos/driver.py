@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from chaos.streams import TAKEN_BACK, found_in
+from chaos.streams import REPLAYED, TAKEN_BACK, found_in
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -41,8 +41,10 @@ def main(folder: Path) -> None:
         spark.readStream.format("outpace.log")
         .option("form", run["form"])
         .option("maxEventsPerTrigger", run["events_per_batch"])
-        .load(str(folder / "log"))
     )
+    if run["form"] == "rows" and run["query"] in REPLAYED:
+        stream = stream.option("offsetColumn", "place")
+    stream = stream.load(str(folder / "log"))
     found = found_in(stream, run["query"])
     query = (
         to_sink(found, folder, run).option("checkpointLocation", str(folder / "checkpoint")).start()

@@ -41,8 +41,8 @@ QUERIES: dict[str, Query] = {
         .over(op.windows.time(24), drift=3)
     ),
 }
-#: Those of which Spark keeps no state but savepoints: they read the blocks of the log.
-REPLAYED = ("replayed", "replayed windows", "replayed slack")
+#: Those of which Spark keeps no state but savepoints, and the log is read again.
+REPLAYED = ("replayed", "replayed windows", "replayed slack", "replayed sources")
 QUERIES |= {
     "replayed": QUERIES["keyed"],
     "replayed windows": kinds("A -> C").over(op.windows.time(24, slide=8)).partition_by("key"),
@@ -76,6 +76,7 @@ QUERIES |= CHANGING
 PATIENT: dict[str, Query] = {
     "patient": QUERIES["keyed"].disorder(op.KSlack(SLACK, arrival="at", patience="100 ms")),
 }
+PATIENT["replayed sources"] = PATIENT["patient"]
 QUERIES |= PATIENT
 SOURCES = ("east", "north", "west")
 GROUPS: dict[str, QueryGroup] = {

@@ -104,7 +104,8 @@ class CellInput:
             self._weighed = spec.disorder.weighed
         else:
             self._divisible = spec.divided
-        self._mixed = spec.sources is not None and not self._divisible
+        #: Whether the events of a batch are taken source by source.
+        self.by_source = spec.sources is not None and self._divisible
 
     def take(self, cells: Sequence[Cell], now: int, load: HostLoad | None) -> TakenCells:
         """Let the part take the cells of a batch; `load` is what the host measured before it."""
@@ -128,7 +129,7 @@ class CellInput:
             changed.update(changes, checkpoint_us=spent)
         useful = sum(rows.num_rows for cell, rows in events if cell.kind is CellKind.EVENTS)
         counters = replace(self._counters(useful, aside, late, before), **changed)
-        logged = [(cell, rows) for cell, rows in events if cell.first >= 0]
+        logged = [(cell, rows) for cell, rows in events if cell.places]
         return TakenCells(said, self._cells(aside), counters, logged)
 
     def _stimuli(
@@ -162,7 +163,7 @@ class CellInput:
         # Each sender promises for itself; all that ever do so take part in every batch.
         promised = [cell.watermark for cell, _ in events if cell.watermark != NO_TIME]
         watermark = min(promised, default=int(NO_TIME))
-        if self._sources is None or self._mixed:
+        if not self.by_source or self._sources is None:
             return [self._piece(events, None, watermark, unused)]
         own: dict[int, list[tuple[Cell, pa.Table]]] = {}
         for one in events:

@@ -353,7 +353,7 @@ def check_same(first: str, schema: pa.Schema, path: str, other: pa.Schema) -> No
 
 def _folder_columns(places: Sequence[FilePlace]) -> dict[str, dict[str, Any]]:
     """Return for each file the columns that its folders below the folder asked for give."""
-    given = {place.path: _folder_values(place) for place in places}
+    given = {place.path: folder_values(place.path[len(place.folder) :]) for place in places}
     names = dict.fromkeys(name for values in given.values() for name in values)
     for path, values in given.items():
         missing = [name for name in names if name not in values]
@@ -371,8 +371,9 @@ def _folder_columns(places: Sequence[FilePlace]) -> dict[str, dict[str, Any]]:
     return given
 
 
-def _folder_values(place: FilePlace) -> dict[str, Any]:
-    folders = place.path[len(place.folder) :].strip("/").split("/")[:-1]
+def folder_values(path: str) -> dict[str, Any]:
+    """Return the columns that the folders of a path give, as text: `column=value`."""
+    folders = path.strip("/").split("/")[:-1]
     pairs = [folder.partition("=") for folder in folders if "=" in folder]
     return {
         unquote(name): None if value == _NULL_FOLDER else unquote(value) for name, _, value in pairs

@@ -230,9 +230,10 @@ def plan_stream(
         timeouts=timeouts,
         forgets=True,
     )
-    stages = _stages(operator, partitions)
+    # A savepoint knows what became of events, so all parts are in one place.
+    stages = _stages(operator, partitions, whole=log is not None)
     if log is not None:
-        _check_replay(operator, stages, heartbeats)
+        _check_replay(operator, clocks=clocks)
     # Events that are set aside, refused for their time, or decide are wanted as they are.
     drop = (
         crossing.drop_unused
@@ -424,24 +425,12 @@ def _heartbeats(
     return column
 
 
-def _check_replay(
-    operator: OperatorSpec, stages: tuple[StageSpec, ...], heartbeats: str | None
-) -> None:
+def _check_replay(operator: OperatorSpec, *, clocks: bool) -> None:
     """Refuse what reading a log again cannot rebuild."""
-    if heartbeats is not None:
+    if clocks:
         raise UnsupportedError(
-            "heartbeats among the events are not recovered by reading a log again",
-            hint='leave out recovery="replay", or heartbeats',
-        )
-    if operator.sources is not None:
-        raise UnsupportedError(
-            "a stream of several sources is not recovered by reading one log again",
-            hint='leave out recovery="replay", or sources',
-        )
-    if len(stages) > 1:
-        raise UnsupportedError(
-            "windows that several instances share are not recovered by a replay on Spark",
-            hint='leave out recovery="replay", or instances, and numbered=True of windows by key',
+            "clocks that are compared change the times of events, which are read again as they are",
+            hint=f"leave out recovery=\"replay\", or the column '{CLOCK}'",
         )
     check_recoverable(operator)
 
@@ -479,8 +468,8 @@ def _of_sources(sources: tuple[str, ...] | None) -> str:
     return f"of {len(sources)} source{'s' * (len(sources) != 1)}, each by itself: "
 
 
-def _stages(operator: OperatorSpec, partitions: int) -> tuple[StageSpec, ...]:
-    """Return the stages of an operator."""
+def _stages(operator: OperatorSpec, partitions: int, *, whole: bool) -> tuple[StageSpec, ...]:
+    """Return the stages of an operator, whose parts may have to be in one place."""
     query, identity = operator.query, _identity_of(operator)
     by_key = bool(operator.bound.partition_by)
     assert operator.disorder is not None
@@ -490,7 +479,7 @@ def _stages(operator: OperatorSpec, partitions: int) -> tuple[StageSpec, ...]:
     numbered = query.windows is not None and query.numbered and by_key
     apart = query.windows is not None and (numbered or (not keyed and count > 1))
     # Who follows the load has all parts beside it: of others it does not know theirs.
-    if apart and not query.follows_load:
+    if apart and not (whole or query.follows_load):
         shared = replace(operator, instances=count)
         # What the one instance of a stage keeps depends on how many there are beside it.
         identity = f"{identity} instances={count}"

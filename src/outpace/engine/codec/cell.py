@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Floats, Integers
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
+from outpace.engine.codec.stretch import LogStretch, read_stretches, write_stretches
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.errors import DataError
 
@@ -180,10 +181,11 @@ CELLS: Final = pa.schema(
 )
 
 #: The head of a cell: the checksum of its kind, all that follows and its block; stage, sender,
-#: position, source, watermark, and where in a log its rows begin and end; the spans follow.
-_HEAD: Final = struct.Struct("<Iiiiiqqq")
+#: position, source, how many spans there are, and the watermark; spans and places follow.
+_HEAD: Final = struct.Struct("<Iiiiiiq")
 #: Where in it the checksum ends.
 _CHECKED: Final = 4
+_SPAN_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +213,9 @@ class Cell:
         greatest time, rising, 16 bytes each.
     source
         The number of the source whose events and times it has; -1 where nobody tells sources apart.
-    first, stop
-        Where in their log the rows that were packed together with it begin and end, as offsets; -1
-        where they come from none.
+    places
+        Where in their log the rows lie that were packed together with it; empty where they come
+        from none.
     counters
         Of a report.
     """
@@ -227,8 +229,7 @@ class Cell:
     watermark: int = NO_TIME
     spans: bytes = b""
     source: int = -1
-    first: int = -1
-    stop: int = -1
+    places: tuple[LogStretch, ...] = ()
     counters: Counters = field(default=Counters())
 
     @property
@@ -293,8 +294,7 @@ def cell_of(
         If the row is no cell, or not as it was written.
     """
     try:
-        checksum, *numbers, source, watermark, first, stop = _HEAD.unpack_from(head)
-        stage, sender, position = numbers
+        checksum, stage, sender, position, source, spans, watermark = _HEAD.unpack_from(head)
         cell_kind = CellKind(kind)
         counters = Counters() if report is None else Counters(*[int(count) for count in report][1:])
     except (struct.error, ValueError, TypeError) as error:
@@ -303,15 +303,16 @@ def cell_of(
         raise DataError(
             "a cell of the stream is damaged", detail="its checksum does not fit its content"
         )
-    spans = head[_HEAD.size :]
+    behind = _HEAD.size + spans * _SPAN_BYTES
+    times, places = head[_HEAD.size : behind], read_stretches(head[behind:])
     place = stage, sender, position
-    return Cell(cell_kind, instance, block, *place, watermark, spans, source, first, stop, counters)
+    return Cell(cell_kind, instance, block, *place, watermark, times, source, places, counters)
 
 
 def _head(cell: Cell) -> bytes:
     place = cell.stage, cell.sender, cell.position, cell.source
-    fixed = _HEAD.pack(0, *place, cell.watermark, cell.first, cell.stop)
-    checked = fixed[_CHECKED:] + cell.spans
+    fixed = _HEAD.pack(0, *place, len(cell.spans) // _SPAN_BYTES, cell.watermark)
+    checked = fixed[_CHECKED:] + cell.spans + write_stretches(cell.places)
     return struct.pack("<I", _checksum(cell.kind, checked, cell.block)) + checked
 
 

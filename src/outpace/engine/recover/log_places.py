@@ -1,30 +1,53 @@
 """Where the events of an operator lie in the log that they were read from.
 
 An operator has the events of its keys alone, numbered as they come; a log has those of all, by
-their offsets. Events come in the order of the log, however it is cut, so that reading a stretch of
-it again, from an offset whose number is known, gives each event the number that it had.
+their offsets. A log may have parts: files, or the partitions of a topic. What is noted is which
+stretches of it were taken, in the order in which they were, however they came; reading these again
+gives each event the number that it had.
 
-Memory: two integers for each block of the log that has an event which is needed.
+Memory: some integers for each piece that came and has an event which is needed.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.arrays import Integers
+from outpace.engine.codec.stretch import LogStretch
 from outpace.engine.state import NATURAL, State, integer, integers, require
-from outpace.errors import DataError
 
 
 class LogPiece(NamedTuple):
-    """Rows of a log, and the offsets where they begin and end."""
+    """Rows of a log, and where they lie."""
 
     rows: pa.Table
-    first: int
-    stop: int
+    stretch: LogStretch
+
+
+class LogBlock(NamedTuple):
+    """Events that were taken together.
+
+    Parameters
+    ----------
+    number
+        How many events came before them.
+    events
+        How many they are.
+    counts
+        How many each of several sources had sent before them.
+    stretches
+        Where they lie, maybe among others.
+    """
+
+    number: int
+    events: int
+    counts: tuple[int, ...]
+    stretches: tuple[LogStretch, ...]
 
 
 class LogPlaces:
@@ -33,61 +56,113 @@ class LogPlaces:
     Examples
     --------
     >>> places = LogPlaces()
-    >>> places.add(0, 4, 1000, 1100)
-    >>> places.add(4, 3, 1100, 1300)
-    >>> places.trim(5)
-    >>> places.first, places.until
-    ((1100, 4), 1300)
+    >>> places.add(LogBlock(0, 4, (), (LogStretch("", 1000, 1100),)))
+    >>> places.add(LogBlock(4, 3, (), (LogStretch("", 1100, 1300),)))
+    >>> [(block.events, *block.stretches) for block in places.joined().blocks]
+    [(7, LogStretch(part='', first=1000, stop=1300))]
+    >>> places.keep(np.array([5]))
+    >>> [(block.events, *block.stretches) for block in places.blocks]
+    [(3, LogStretch(part='', first=1100, stop=1300))]
     """
 
-    def __init__(self, until: int = 0) -> None:
-        #: The offset behind all that was read.
-        self.until = until
-        self._numbers: list[int] = []
-        self._offsets: list[int] = []
+    def __init__(
+        self, blocks: Iterable[LogBlock] = (), reached: Mapping[str, int] | None = None
+    ) -> None:
+        self.blocks = list(blocks)
+        #: Behind which offsets the parts were read that were read last.
+        self.reached: Mapping[str, int] = reached or {}
 
     @property
-    def first(self) -> tuple[int, int] | None:
-        """The offset of the first block, and the number of its first event; None: none is needed.
+    def first(self) -> dict[str, int]:
+        """From which offsets on parts are needed: nothing that was read of other parts is."""
+        found = dict(self.reached)
+        for part, first, _ in (one for block in self.blocks for one in block.stretches):
+            found[part] = min(first, found.get(part, first))
+        return found
 
-        Of the events of the block only those count that are the operator's own.
-        """
-        return (self._offsets[0], self._numbers[0]) if self._numbers else None
+    def add(self, block: LogBlock) -> None:
+        """Add what was taken next."""
+        self.blocks.append(block)
 
-    def add(self, number: int, events: int, first: int, stop: int) -> None:
-        """Add a block: the number of its first event, how many it has, and its offsets."""
-        if first < self.until or stop < first:
-            raise DataError(
-                "the blocks of a log do not come in its order, so it could not be read again",
-                detail=f"offset {first} behind offset {self.until}",
-                hint='match what spark.readStream.format("outpace.log") gives as it is, or leave '
-                "recovery out",
-            )
-        self.until = stop
-        if events:
-            self._numbers.append(number)
-            self._offsets.append(first)
+    def keep(self, numbers: Integers) -> None:
+        """Forget the blocks that have no event of some numbers, which rise."""
+        edges = [(block.number, block.number + block.events) for block in self.blocks]
+        low, high = np.searchsorted(numbers, np.array(edges, np.int64).reshape(-1, 2).T)
+        self.blocks = [one for one, some in zip(self.blocks, low < high, strict=True) if some]
 
-    def trim(self, number: int) -> None:
-        """Forget the blocks before that which has the event of a number."""
-        low = max(0, bisect_right(self._numbers, number) - 1)
-        del self._numbers[:low], self._offsets[:low]
-
-    def clear(self) -> None:
-        """Forget all blocks."""
-        self._numbers.clear()
-        self._offsets.clear()
+    def joined(self) -> LogPlaces:
+        """Return blocks that follow each other as one: to read them, it makes no difference."""
+        found: list[LogBlock] = []
+        for block in self.blocks:
+            before = found[-1] if found else None
+            if before is not None and before.number + before.events == block.number:
+                stretches = _joined(before.stretches, block.stretches)
+                block = before._replace(events=before.events + block.events, stretches=stretches)
+                found.pop()
+            found.append(block)
+        return LogPlaces(found, self.reached)
 
     def state(self) -> State:
         """Return all that is known, for `restore`."""
-        blocks = {"number": self._numbers, "offset": self._offsets}
-        columns = {name: np.array(own, np.int64) for name, own in blocks.items()}
-        return State({"until": self.until}, [pa.table(columns)])
+        every = [one for block in self.blocks for one in block.stretches]
+        parts = {name: n for n, name in enumerate(dict.fromkeys(one.part for one in every))}
+        blocks = {
+            "number": [block.number for block in self.blocks],
+            "events": [block.events for block in self.blocks],
+            "stretches": [len(block.stretches) for block in self.blocks],
+        }
+        stretches = {
+            "part": [parts[one.part] for one in every],
+            "first": [one.first for one in every],
+            "events": [one.stop - one.first for one in every],
+        }
+        counts = {"count": [count for block in self.blocks for count in block.counts]}
+        tables = [
+            pa.table({name: np.array(own, np.int64) for name, own in table.items()})
+            for table in (blocks, stretches, counts)
+        ]
+        return State({"parts": list(parts), "reached": dict(self.reached)}, tables)
 
-    def restore(self, state: State) -> None:
-        """Take what `state` returned."""
-        header, (blocks,) = state.content(1)
-        self.until = integer(header, "until", NATURAL)
-        read = integers(blocks, number=NATURAL, offset=range(self.until + 1))
-        require(all((np.diff(one) > 0).all() for one in read), "blocks do not rise")
-        self._numbers, self._offsets = (one.tolist() for one in read)
+    def restore(self, state: State, sources: int) -> None:
+        """Take what `state` returned, of an operator of so many sources."""
+        header, (blocks, stretches, counted) = state.content(3)
+        parts = header.get("parts")
+        require(
+            isinstance(parts, list) and all(isinstance(one, str) for one in parts),
+            "parts have no names",
+        )
+        names = [str(one) for one in parts or ()]
+        reached = header.get("reached")
+        require(isinstance(reached, dict), "nobody knows how far it has read")
+        self.reached = {name: integer(reached or {}, name, NATURAL) for name in reached or {}}
+        numbers, sizes, many = integers(blocks, number=NATURAL, events=NATURAL, stretches=NATURAL)
+        part, first, events = integers(
+            stretches, part=range(len(names)), first=NATURAL, events=NATURAL
+        )
+        (counts,) = integers(counted, count=NATURAL)
+        require((numbers[1:] >= (numbers + sizes)[:-1]).all(), "blocks do not rise")
+        require(int(many.sum()) == len(part), "stretches are missing")
+        require(len(counts) == sources * len(numbers), "counts are missing")
+        every = [
+            LogStretch(names[whose], low, low + size)
+            for whose, low, size in zip(part.tolist(), first.tolist(), events.tolist(), strict=True)
+        ]
+        edges = pairwise(accumulate(many.tolist(), initial=0))
+        before = counts.reshape(len(numbers), sources).tolist()
+        self.blocks = [
+            LogBlock(number, size, tuple(known), tuple(every[low:high]))
+            for number, size, known, (low, high) in zip(
+                numbers.tolist(), sizes.tolist(), before, edges, strict=True
+            )
+        ]
+
+
+def _joined(
+    before: tuple[LogStretch, ...], stretches: tuple[LogStretch, ...]
+) -> tuple[LogStretch, ...]:
+    """Return stretches that come after others, where the first may go on with the last of these."""
+    if before and stretches:
+        last, (part, first, stop) = before[-1], stretches[0]
+        if last.part == part and last.stop == first:
+            return (*before[:-1], LogStretch(part, last.first, stop), *stretches[1:])
+    return before + stretches

@@ -8,9 +8,9 @@ Paper: Lima et al., section IV (push, pop, save and restore of libgem).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -89,3 +89,30 @@ class Recoverable(Protocol):
         savepoint
             The savepoint that `save` returned last.
         """
+
+
+@runtime_checkable
+class SeekableLog(Protocol):
+    """A log of one's own that a stream on Spark comes from, and that is read again by a replay.
+
+    The rows of the stream say in columns where they lie. It is sent to the tasks that read it.
+    """
+
+    #: Tells it from other logs, wherever it is.
+    name: str
+    #: The columns that say in which part a row lies, as `("topic", "partition")`; maybe none.
+    parts: Sequence[str]
+    #: The column of integers that says where in its part; a part has each once, and they rise.
+    offset: str
+
+    def read(self, part: Mapping[str, Any], first: int, stop: int) -> Iterable[pa.Table]:
+        """Yield the rows of a part, from an offset on up to another, as the stream has them.
+
+        Parameters
+        ----------
+        part
+            The values of `parts`, by their names.
+        first, stop
+            The first offset, and the one behind the last.
+        """
+        ...

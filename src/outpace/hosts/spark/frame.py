@@ -12,7 +12,7 @@ of rows that Spark sorts, one stretch of them and what WITHIN leaves open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -61,6 +61,9 @@ _OTHER_ROWS: Final = (
     " MATCH_ID() does not know their places; cache it, or write it to a table first"
 )
 
+#: The columns that say of each row in which part of a log it lies, and where there.
+PLACED: Final = pa.schema([("__outpace_part", pa.string()), ("__outpace_offset", pa.int64())])
+
 #: Blocks of one partition are numbered from its number times this.
 _BLOCKS_MAX: Final = 1 << 32
 
@@ -71,18 +74,15 @@ def match_frame(
     sources: tuple[str, ...] | None = None,
     *,
     placed: bool = False,
-    replays: bool = False,
-    heartbeats: str | None = None,
 ) -> DataFrame:
     """Find the matches of a query in a DataFrame; nothing runs before the result is used.
 
-    Only a stream has several sources or heartbeats, or is recovered by a replay. Rows that are
-    placed bring their places among all.
+    Only a stream has several sources. Rows that are placed bring their places among all.
     """
     if is_streaming(frame):
         from outpace.hosts.spark.stream_search import StreamSearch
 
-        return StreamSearch(frame, query, sources, replays, heartbeats).matches()
+        return StreamSearch(frame, query, sources).matches()
     frame = flagged(frame, query)
     schema = arrow_schema(frame)
     if placed:
@@ -142,8 +142,11 @@ def with_places(frame: DataFrame) -> DataFrame:
     return with_schema(joined.select(*columns, known.alias(EVENT_ID.name)), StructType(fields))
 
 
-def crossing_rows(frame: DataFrame, crossing: Crossing) -> DataFrame:
-    """Return what of a DataFrame crosses to Python: bits, the columns that are used, used rows."""
+def crossing_rows(frame: DataFrame, crossing: Crossing, places: Sequence[Column] = ()) -> DataFrame:
+    """Return what of a DataFrame crosses to Python: bits, the columns that are used, used rows.
+
+    Columns that say where rows lie, as `PLACED` has them, come last.
+    """
     binary = _without_collations(frame)
     used = binary if crossing.used_sql is None else binary.filter(sf.expr(crossing.used_sql))
     columns = [sf.col(quoted(name)) for name in crossing.columns]
@@ -152,6 +155,9 @@ def crossing_rows(frame: DataFrame, crossing: Crossing) -> DataFrame:
         columns.append(sf.lit(0).cast("tinyint").alias(crossing.row_schema.names[0]))
     fields = [binary.schema[name] for name in crossing.columns]
     fields += from_arrow_schema(crossing.row_schema).fields[len(fields) :]
+    if places:
+        columns += [one.alias(name) for name, one in zip(PLACED.names, places, strict=True)]
+        fields += from_arrow_schema(PLACED).fields
     return with_schema(used.select(*columns), StructType(fields))
 
 

@@ -3,10 +3,10 @@
     spark.readStream.format("outpace.log").option("form", "blocks").load("ticks.log")
 
 Options: `path`; `form`, "rows" (a row for each event, as the log has it) or "blocks" (a row for
-each block, for `op.match`); `maxEventsPerTrigger` and `maxBytesPerTrigger`, how much a micro-batch
-takes at most; `startingOffset`, "earliest", "latest" or an offset, where a new query begins;
-`endingOffset`, where a table ends; `partitions`, how many tasks read at most; `onDamage`, "fail" or
-"skip".
+each block, for `op.match`); `offsetColumn`, a column of rows for their offsets;
+`maxEventsPerTrigger` and `maxBytesPerTrigger`, how much a micro-batch takes at most;
+`startingOffset`, "earliest", "latest" or an offset, where a new query begins; `endingOffset`, where
+a table ends; `partitions`, how many tasks read at most; `onDamage`, "fail" or "skip".
 
 The offset of a stream is the number of events before it, with the time at which the last of them
 came: the same log gives the same offsets, and the same range the same blocks. A task holds one
@@ -18,7 +18,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -35,8 +35,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from outpace.engine.codec.block import read_block
-from outpace.engine.recover.log_places import LogPiece
+from outpace.errors import BindError
 from outpace.hosts.clock import clock_time
 from outpace.ingest.log.blocks import block_starts, read_blocks
 from outpace.ingest.log.options import Form, check_start, first_offset, read_options
@@ -47,39 +46,13 @@ from outpace.ingest.log.segment import Damage
 SCHEMA_KEY: Final = "outpace.schema"
 #: And the one that has the name of their time column.
 TIME_KEY: Final = "outpace.time"
-#: And the one that says where they can be read again, see `LogPlace`.
+#: And the one, also of the column with offsets, that says where they can be read again.
 LOG_KEY: Final = "outpace.log"
 _NUMBERS: Final = ("first", "stop", "events", "least", "greatest", "arrival")
 
 
-@dataclass(frozen=True)
-class LogPlace:
-    """Where the blocks of a stream can be read again.
-
-    Parameters
-    ----------
-    path
-        The folder of the log.
-    log
-        What tells the log from others, wherever it is.
-    on_damage
-        What becomes of reading where events are lost.
-    """
-
-    path: str
-    log: int
-    on_damage: str
-
-    def read(self, schema: pa.Schema, first: int, stop: int) -> Iterator[LogPiece]:
-        """Read columns of the events between two offsets again."""
-        log = Log.open(self.path)
-        check_start(log, stop)
-        for block in read_blocks(log, first, stop, on_damage=self.on_damage):
-            yield LogPiece(pa.table(read_block(block.data, schema)), block.first, block.stop)
-
-
 @dataclass
-class LogStretch(InputPartition):
+class LogTask(InputPartition):
     """The offsets that one task reads."""
 
     start: int
@@ -90,11 +63,20 @@ def log_schema(options: Mapping[str, str]) -> StructType:
     """Return the columns that the options ask for."""
     settings = read_options(options)
     log = Log.open(settings.path)
+    place = {"path": str(log.folder.path), "log": log.folder.salt}
+    written = json.dumps({**place, "on_damage": settings.on_damage.value})
     if settings.form is Form.ROWS:
-        return from_arrow_schema(log.schema)
-    place = LogPlace(str(log.folder.path), log.folder.salt, settings.on_damage.value)
+        rows, column = from_arrow_schema(log.schema), settings.offset_column
+        if column is None:
+            return rows
+        if column in log.schema.names:
+            raise BindError(
+                f"the log has a column '{column}', so offsets need another name",
+                where="offsetColumn",
+            )
+        return rows.add(column, LongType(), False, {LOG_KEY: written})
     about = {
-        LOG_KEY: json.dumps(asdict(place)),
+        LOG_KEY: written,
         SCHEMA_KEY: base64.b64encode(log.schema.serialize()).decode(),
         TIME_KEY: log.time,
     }
@@ -116,16 +98,16 @@ class _LogRanges:
         starts = np.array(block_starts(log, start, stop))
         wanted = np.linspace(start, stop, min(self._options.partitions, len(starts)) + 1)[1:-1]
         edges = {start, stop, *(int(starts[np.abs(starts - place).argmin()]) for place in wanted)}
-        return [LogStretch(low, high) for low, high in pairwise(sorted(edges))]
+        return [LogTask(low, high) for low, high in pairwise(sorted(edges))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
-        if not isinstance(partition, LogStretch):
+        if not isinstance(partition, LogTask):
             return  # there are no events, so there is no task of ours
         log = Log.open(self._options.path)
         # What was whole when the batch was planned may be cut by now: then nothing may be left out.
         check_start(log, partition.stop)
-        wanted = to_arrow_schema(self._schema, timezone="UTC")
+        wanted, offsets = to_arrow_schema(self._schema, timezone="UTC"), self._options.offset_column
         skip = self._options.on_damage
         if self._options.form is Form.BLOCKS:
             for block in read_blocks(log, partition.start, partition.stop, on_damage=skip):
@@ -134,7 +116,10 @@ class _LogRanges:
                 numbers = [pa.array([getattr(block, name)], pa.int64()) for name in _NUMBERS]
                 yield pa.RecordBatch.from_arrays([cell, *numbers], schema=wanted)
             return
-        for batch in log.batches(partition.start, partition.stop, on_damage=skip):
+        for first, batch in log.placed(partition.start, partition.stop, on_damage=skip):
+            if offsets is not None:
+                own = pa.array(np.arange(first, first + batch.num_rows))
+                batch = batch.append_column(offsets, own)
             columns = [
                 # Spark has no nanoseconds.
                 column.cast(field.type, safe=not pa.types.is_timestamp(field.type))

@@ -28,9 +28,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.block import read_block
 from outpace.engine.codec.cell import CELLS, Cell, CellKind, cell_batch, cell_of, read_cells
+from outpace.engine.codec.stretch import LogStretch, stretches_of
 from outpace.engine.codec.table import read_table
 from outpace.engine.packing import Packing
-from outpace.engine.replayed_stage import ReplayedStage
+from outpace.engine.replayed_stage import ReadLog, ReplayedStage
 from outpace.engine.stage import (
     Stage,
     StageSpec,
@@ -40,8 +41,8 @@ from outpace.engine.stage import (
 )
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.clock import BatchLoad, clock_time
-from outpace.hosts.spark.frame import RecordBatches, as_planned, pieces
-from outpace.hosts.spark.log_source import LogPlace
+from outpace.hosts.spark.frame import PLACED, RecordBatches, as_planned, pieces
+from outpace.hosts.spark.seekable import ReadableLog
 from outpace.hosts.spark.soft_files import SoftFiles
 from outpace.hosts.spark.soft_stages import SoftStages
 
@@ -71,14 +72,13 @@ class InputPart(NamedTuple):
         Rows; None: nothing but time.
     watermark
         What is promised of later rows.
-    first, stop
-        Where in a log they begin and end, as offsets; -1 where they come from none.
+    places
+        Where in a log they lie; empty where they come from none.
     """
 
     rows: pa.Table | None
     watermark: int = NO_TIME
-    first: int = -1
-    stop: int = -1
+    places: tuple[LogStretch, ...] = ()
 
 
 Value = TypeVar("Value")
@@ -124,7 +124,7 @@ class PackTask:
         context = TaskContext.get()
         sender = 0 if context is None else context.partitionId()
         position = 0
-        for rows, watermark, first, stop in parts:
+        for rows, watermark, places in parts:
             began = time.perf_counter_ns()
             cells = packing.pulse(watermark) if rows is None else packing.pack(rows, watermark)
             spent = (time.perf_counter_ns() - began) // 1000
@@ -134,8 +134,7 @@ class PackTask:
                     instance=self.places[cell.instance],
                     sender=sender,
                     position=position + number,
-                    first=first,
-                    stop=stop,
+                    places=places if cell.kind is CellKind.EVENTS else (),
                     counters=replace(cell.counters, step_us=spent * (cell.kind is CellKind.REPORT)),
                 )
                 for number, cell in enumerate(cells)
@@ -144,9 +143,18 @@ class PackTask:
 
 
 def pack_rows(task: PackTask, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    """Pack the rows of a DataFrame."""
+    """Pack the rows of a DataFrame, which may say where in a log they lie."""
     schema = task.packing.value.rows
-    return task.pack(InputPart(as_planned(rows, schema)) for _, rows in pieces(batches))
+
+    def parts() -> Iterator[InputPart]:
+        for _, rows in pieces(batches):
+            places: tuple[LogStretch, ...] = ()
+            if set(PLACED.names) <= {*rows.column_names}:
+                places = stretches_of(*rows.select(PLACED.names).columns)
+                rows = rows.drop_columns(PLACED.names)
+            yield InputPart(as_planned(rows, schema), NO_TIME, places)
+
+    return task.pack(parts())
 
 
 def pack_blocks(task: PackTask, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
@@ -158,7 +166,8 @@ def pack_blocks(task: PackTask, batches: RecordBatches) -> Iterator[pa.RecordBat
             blocks, *offsets = batch.columns
             numbers = (column.to_pylist() for column in offsets)
             for block, *place in zip(blocks, *numbers, strict=True):
-                yield InputPart(pa.table(read_block(block.as_buffer(), schema)), NO_TIME, *place)
+                rows = pa.table(read_block(block.as_buffer(), schema))
+                yield InputPart(rows, NO_TIME, (LogStretch("", *place),) if place else ())
 
     return task.pack(parts())
 
@@ -196,7 +205,7 @@ class StageProcessor(StatefulProcessor):
         place: int,
         own: list[int],
         behind: list[int],
-        log: LogPlace | None = None,
+        log: ReadableLog | None = None,
     ) -> None:
         self._part = spec
         self._place = place
@@ -250,6 +259,7 @@ class StageProcessor(StatefulProcessor):
         given = run_step(stage, cells, number, self._place, now, load.report)
         clock.append(time.perf_counter_ns())
         if isinstance(stage, ReplayedStage):
+            stage.check(*self._again)
             # Spark keeps the output of a batch and the state after it together.
             stage.acknowledge()
         state = save_stage(self._spec, stage)
@@ -279,13 +289,21 @@ class StageProcessor(StatefulProcessor):
 
     def _restored(self, number: int, data: bytes | None) -> Stage:
         """Return an instance as it was saved, which this process may have still."""
-        if data is None or self._log is None or self._spec.replay is None:
+        if data is None or self._spec.replay is None:
             return restore_stage(self._spec, data, number)
         soft = _soft.take(self._spec, number, data)
         if soft is not None:
             return soft
-        read = partial(self._log.read, self._spec.replay.packing.reads)
+        _, read = self._again
         return restore_stage(self._spec, data, number, read, _soft_files.read(number, data))
+
+    @property
+    def _again(self) -> tuple[Packing, ReadLog]:
+        """How events are packed and read again."""
+        assert self._log is not None, "there is a log where there are savepoints"
+        assert self._spec.replay is not None, "its stage has savepoints"
+        packing = self._spec.replay.packing
+        return packing, partial(self._log.read, packing.reads)
 
     def _set_timer(self, timer: int | None, now_ms: int, expired: int | None) -> None:
         """Let Spark know of the one timer of an instance; what has passed is for the next batch."""

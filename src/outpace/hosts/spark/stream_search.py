@@ -11,13 +11,12 @@ from __future__ import annotations
 import base64
 import datetime
 import itertools
-import json
 import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -30,12 +29,14 @@ from outpace.engine.codec.cell import CELLS, CellKind
 from outpace.engine.group_spec import QUERY, GroupSpec
 from outpace.engine.operator_spec import tells_timeouts
 from outpace.engine.order.contract import REASON
+from outpace.engine.recover.protocol import SeekableLog
 from outpace.errors import BindError, UnsupportedError
-from outpace.hosts.spark.frame import BatchFunction, crossing_rows, map_rows
+from outpace.hosts.spark.frame import PLACED, BatchFunction, crossing_rows, map_rows
 from outpace.hosts.spark.listeners import warn_of_late_events
-from outpace.hosts.spark.log_source import LOG_KEY, SCHEMA_KEY, LogPlace
+from outpace.hosts.spark.log_source import SCHEMA_KEY
 from outpace.hosts.spark.metrics_account import BEHIND, OBSERVED
 from outpace.hosts.spark.schema import arrow_schema, with_schema
+from outpace.hosts.spark.seekable import StreamLog, log_of
 from outpace.hosts.spark.session import ROCKSDB
 from outpace.hosts.spark.stages import (
     OUTPUTS,
@@ -93,6 +94,8 @@ class StreamSearch:
         a row.
     replays
         Whether savepoints are all that Spark keeps, and the log that is the stream is read again.
+    log
+        What reads it again, where the stream does not say.
     heartbeats
         The column that makes a row a heartbeat of its source, and no event.
     """
@@ -101,7 +104,12 @@ class StreamSearch:
     query: Query | QueryGroup
     sources: tuple[str, ...] | None = None
     replays: bool = False
+    log: SeekableLog | None = None
     heartbeats: str | None = None
+
+    def plan(self) -> Plan[StageDivision]:
+        """Return how it would run."""
+        return _planned(self).plan
 
     def matches(self) -> DataFrame:
         """Return the matches."""
@@ -137,14 +145,16 @@ class StreamSearch:
         return self._chain(timeouts=any(map(tells_timeouts, queries))).outputs()
 
     def _chain(self, *, timeouts: bool = False) -> _QueryStages:
-        return _chain(
-            self.frame,
-            self.query,
-            self.sources,
-            timeouts=timeouts,
-            replays=self.replays,
-            heartbeats=self.heartbeats,
-        )
+        planned = _planned(self, timeouts=timeouts)
+        return _QueryStages(planned.plan, _cells(self.frame, planned))
+
+
+class _Planned(NamedTuple):
+    """How a stream is matched, over how many partitions, and what it can be read again from."""
+
+    plan: Plan[StageDivision]
+    partitions: int
+    log: StreamLog | None
 
 
 @dataclass(frozen=True)
@@ -205,40 +215,19 @@ class _QueryStages:
 _chains: WeakKeyDictionary[DataFrame, _QueryStages] = WeakKeyDictionary()
 
 
-def plan_frame(
-    frame: DataFrame,
-    request: Query | QueryGroup,
-    sources: tuple[str, ...] | None = None,
-    *,
-    replays: bool = False,
-    heartbeats: str | None = None,
-) -> Plan[StageDivision]:
-    """Return how a query, or several together, would run on a stream."""
-    plan, _ = _planned(frame, request, sources, replays=replays, heartbeats=heartbeats)
-    return plan
-
-
-def _planned(
-    frame: DataFrame,
-    request: Query | QueryGroup,
-    sources: tuple[str, ...] | None,
-    *,
-    timeouts: bool = False,
-    replays: bool = False,
-    heartbeats: str | None = None,
-) -> tuple[Plan[StageDivision], int]:
-    """Return a plan, and over how many partitions Spark spreads its instances."""
+def _planned(asked: StreamSearch, *, timeouts: bool = False) -> _Planned:
+    frame, request, sources, heartbeats = asked.frame, asked.query, asked.sources, asked.heartbeats
     before = _chains.get(frame)
     schema = _input_schema(frame, before)
-    log = _log_of(frame) if replays else None
-    if replays and (log is None or before is not None):
+    if asked.replays and before is not None:
         raise UnsupportedError(
-            "a stream is recovered by a replay where it is a log that can be read again",
-            hint='read spark.readStream.format("outpace.log").option("form", "blocks").load(path), '
-            "and match that as it is",
+            "the matches of another query are no log that can be read again",
+            hint="leave out recovery, or write the matches into files, and match these",
         )
+    log = log_of(frame, asked.log) if asked.replays else None
+    told = heartbeats is not None
     if isinstance(request, Query):
-        query = _with_clock(frame, request, before, told=heartbeats is not None)
+        query = _with_clock(frame, request, before, told=told)
         partitions = _check_session(frame)
         plan = plan_stream(
             query,
@@ -247,10 +236,14 @@ def _planned(
             timeouts=timeouts,
             sources=sources,
             heartbeats=heartbeats,
-            log=None if log is None else log.log,
+            log=None if log is None else log.log.log,
         )
-        return plan, partitions
-    told = heartbeats is not None
+        return _Planned(plan, partitions, log)
+    if log is not None:
+        raise UnsupportedError(
+            "several queries together are not recovered by a replay",
+            hint="leave recovery out, or match each query by itself",
+        )
     queries = tuple(_with_clock(frame, query, before, told=told) for query in request.queries)
     partitions = _check_session(frame)
     plan = plan_group(
@@ -267,46 +260,34 @@ def _planned(
             f"the matches of '{before.plan.name}' tell the time to some queries of the group only",
             hint="order all by the time of an event of the matches, or match them apart",
         )
-    return plan, partitions
+    return _Planned(plan, partitions, None)
 
 
-def _chain(
-    frame: DataFrame,
-    request: Query | QueryGroup,
-    sources: tuple[str, ...] | None = None,
-    *,
-    timeouts: bool = False,
-    replays: bool = False,
-    heartbeats: str | None = None,
-) -> _QueryStages:
-    plan, partitions = _planned(
-        frame, request, sources, timeouts=timeouts, replays=replays, heartbeats=heartbeats
-    )
-    return _QueryStages(plan, _cells(frame, plan, partitions))
-
-
-def _cells(frame: DataFrame, plan: Plan[StageDivision], partitions: int) -> DataFrame:
+def _cells(frame: DataFrame, planned: _Planned) -> DataFrame:
     """Return what the stages of a plan give, as Spark runs them."""
+    plan, partitions, log = planned
     before, name = _chains.get(frame), plan.name
     packing, stages = plan.division.packing, plan.division.stages
-    log = None if stages[0].replay is None else _log_of(frame)
-    places = [labels(spec.instances, partitions) for spec in stages]
-    pack = PackTask(PlanPart(packing), places[0])
+    own = [labels(spec.instances, partitions) for spec in stages]
+    pack = PackTask(PlanPart(packing), own[0])
     title = f"outpace {name}: pack"
     if before is not None:
         timed = before.plan.tells_time_to(plan)
         cells = _map_cells(before.cells, named(title, pack_matches, pack, timed))
     elif SCHEMA_KEY in _block_metadata(frame):
-        places_too = [] if log is None else ["first", "stop"]
-        cells = _map_cells(frame.select("block", *places_too), named(title, pack_blocks, pack))
+        where = [] if log is None else ["first", "stop"]
+        cells = _map_cells(frame.select("block", *where), named(title, pack_blocks, pack))
     else:
-        rows, crossed = crossing_rows(frame, plan.crossing), plan.crossing.row_schema
+        places = () if log is None else log.places
+        rows = crossing_rows(frame, plan.crossing, places)
+        crossed = pa.schema([*plan.crossing.row_schema, *(PLACED if places else ())])
         cells = map_rows(rows, named(title, pack_rows, pack), crossed, CELLS)
     for place, spec in enumerate(stages):
-        behind = places[place + 1] if place + 1 < len(places) else [0]
+        behind = own[place + 1] if place + 1 < len(own) else [0]
         # One instance is the same wherever it is; where several are depends on how many places.
         stage = replace(spec, partitions=partitions if spec.instances > 1 else 1)
-        processor = StageProcessor(PlanPart(stage), place + 1, places[place], behind, log)
+        read = None if log is None else log.log
+        processor = StageProcessor(PlanPart(stage), place + 1, own[place], behind, read)
         grouped = _by_instance(cells, f"outpace {name}: {spec.name}")
         # A stage with a clock makes Spark run batches without events, which others need not pay.
         clock = "ProcessingTime" if spec.clocked else "None"
@@ -327,12 +308,6 @@ def _input_schema(frame: DataFrame, before: _QueryStages | None) -> pa.Schema:
 def _block_metadata(frame: DataFrame) -> dict[str, Any]:
     schema = frame.schema
     return dict(schema["block"].metadata) if "block" in schema.names else {}
-
-
-def _log_of(frame: DataFrame) -> LogPlace | None:
-    """Return where the blocks of a stream can be read again; None where they cannot."""
-    written = _block_metadata(frame).get(LOG_KEY)
-    return None if written is None else LogPlace(**json.loads(written))
 
 
 def _with_clock(

@@ -18,7 +18,7 @@ BYTES_PER_TRIGGER: Final = 2**26
 
 _OPTIONS: Final = (
     "path", "form", "maxEventsPerTrigger", "maxBytesPerTrigger", "startingOffset", "endingOffset",
-    "partitions", "onDamage",
+    "partitions", "onDamage", "offsetColumn",
 )  # fmt: skip
 
 
@@ -41,6 +41,7 @@ class LogOptions:
     stop: int | None = None
     partitions: int = 2
     on_damage: OnDamage = OnDamage.FAIL
+    offset_column: str | None = None
 
 
 def read_options(options: Mapping[str, str]) -> LogOptions:
@@ -65,15 +66,22 @@ def read_options(options: Mapping[str, str]) -> LogOptions:
     size = _number(given, "maxBytesPerTrigger", 1)
     if events is None and size is None:
         events, size = EVENTS_PER_TRIGGER, BYTES_PER_TRIGGER
+    form = one_of(Form, given.get("form", "rows").lower(), "the option 'form'")
+    if form is Form.BLOCKS and "offsetColumn" in given:
+        raise BindError(
+            "blocks have their offsets in 'first' and 'stop'",
+            hint="leave out the option 'offsetColumn', or read form=\"rows\"",
+        )
     return LogOptions(
         given["path"],
-        one_of(Form, given.get("form", "rows").lower(), "the option 'form'"),
+        form,
         events,
         size,
         start if start in ("earliest", "latest") else _needed(given, "startingOffset", 0),
         _number(given, "endingOffset", 0),
         _number(given, "partitions", 1) or 2,
         one_of(OnDamage, given.get("onDamage", "fail").lower(), "the option 'onDamage'"),
+        given.get("offsetColumn"),
     )
 
 

@@ -220,13 +220,34 @@ class Log:
         """
         low = self.first if start is None else _offset(start)
         high = self.stop if stop is None else min(_offset(stop), self.stop)
-        for frame, payload in self.payloads(low, high, on_damage=on_damage, lost=lost):
+        for _, batch in self.placed(low, high, on_damage=on_damage, lost=lost):
+            yield batch
+
+    def placed(
+        self,
+        start: int,
+        stop: int,
+        *,
+        on_damage: OnDamage | str = OnDamage.FAIL,
+        lost: list[Damage] | None = None,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield events as `batches` does, with the offset of the first of each frame.
+
+        Parameters
+        ----------
+        start, stop, on_damage, lost
+            As there.
+        """
+        for frame, payload in self.payloads(start, stop, on_damage=on_damage, lost=lost):
             batch = self._events(frame, payload)
             if isinstance(batch, Damage):
                 self._tell(batch, on_damage, lost)
                 continue
-            begin = max(low - frame.first, 0)
-            yield batch.slice(begin, min(high, frame.stop) - frame.first - begin)
+            begin = max(start - frame.first, 0)
+            yield (
+                frame.first + begin,
+                batch.slice(begin, min(stop, frame.stop) - frame.first - begin),
+            )
 
     def read(
         self,

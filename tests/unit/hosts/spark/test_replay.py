@@ -18,7 +18,8 @@ from outpace.engine.codec.cell import CellKind, read_cells
 from outpace.engine.codec.table import read_table
 from outpace.engine.state import State
 from outpace.hosts.spark import stages
-from outpace.hosts.spark.log_source import LOG_KEY, LogPlace, LogStreamReader, log_schema
+from outpace.hosts.spark.log_source import LOG_KEY, LogStreamReader, log_schema
+from outpace.hosts.spark.seekable import EventLog
 from outpace.hosts.spark.soft_files import SoftFiles
 from outpace.hosts.spark.soft_stages import SoftStages
 from outpace.hosts.spark.stages import PackTask, PlanPart, StageProcessor, pack_blocks
@@ -33,7 +34,7 @@ class Batches:
     def __init__(self, path: Path, query: op.Query, monkeypatch: pytest.MonkeyPatch) -> None:
         options = {"path": str(path), "form": "blocks"}
         self._schema = log_schema(options)
-        place = LogPlace(**json.loads(self._schema["block"].metadata[LOG_KEY]))
+        place = EventLog(**json.loads(self._schema["block"].metadata[LOG_KEY]))
         log = op.log.open(path)
         self._reader = LogStreamReader(options, self._schema)
         self._plan = plan_stream(query, log.schema, 2, log=place.log)
