@@ -22,8 +22,10 @@ from outpace.engine.message import ClockExchange
 from outpace.engine.order.choose import ORDERS
 from outpace.engine.stage import restore_stage, run_step, save_stage
 from outpace.hosts.spark.stages import PlanPart, StageProcessor
+from outpace.pattern.disorder import Disorder
 from outpace.plan.plan import Plan
 from outpace.plan.stream_plan import StageDivision, plan_stream
+from outpace.testing.stream_chain import Chain
 
 SECOND = 1_000_000
 
@@ -93,6 +95,26 @@ def test_a_timer_that_is_due_comes_before_the_events_of_the_batch() -> None:
     assert step(6 * SECOND, 1) == [CellKind.MATCHES]
     assert stage.counters.late == 1
     assert stage.timer is None
+
+
+@pytest.mark.parametrize(
+    ("disorder", "late"),
+    [(op.InOrder(), (1, 0)), (op.KSlack(0), (0, 0))],
+    ids=["in order", "slack"],
+)
+def test_keys_that_are_apart_tell_events_of_one_time_apart_where_they_wait_for_a_later_one(
+    disorder: Disorder, late: tuple[int, int]
+) -> None:
+    query = ASKED.partition_by("x").disorder(disorder)
+    matcher, plan = op.open(query), plan_stream(query, SCHEMA, 2)
+    chain, found = Chain(plan.division.stages), 0
+    # Of one time, what comes second has another key and the lower number.
+    for x, seq in ((1, 2), (2, 1)):
+        piece = pa.table({"ts": [7], "x": [x], "seq": [seq]}, schema=SCHEMA)
+        matcher.push(piece)
+        given = chain.run(plan.division.packing.pack(piece))
+        found += sum(counters.late for counters in given.counters[0])
+    assert (matcher.order.late, found) == late
 
 
 def test_a_stage_that_needs_all_events_is_one_and_gets_all() -> None:
