@@ -24,6 +24,7 @@ from outpace.pattern.disorder import Disorder, InOrder, KSlack, Sequence
 from outpace.pattern.query import Query
 from outpace.testing.simulation.arrival import (
     AHEAD,
+    END,
     FAR,
     ID,
     DrawnArrival,
@@ -61,9 +62,7 @@ def draw_clocked(
     names = tuple(f"s{number}" for number in range(random.choice([1, 1, 2, 3])))
     by_column = whole and random.random() < 0.25
     disorder = _draw_kind(random, unit_of(query, events), names, by_column=by_column)
-    # In stages the clock goes on behind the last event, and flags what the end lets go here.
-    plain = whole and query.operator is None and query.uncertainty is None
-    if plain and random.random() < 0.4:
+    if query.operator is None and query.uncertainty is None and random.random() < 0.4:
         disorder = replace(disorder, flag=FLAG)
         query = query.measures({FLAGS: f"ARRAY_AGG({FLAG})"})
         events = events.append_column(FLAG, pa.array([False] * events.num_rows, pa.bool_()))
@@ -90,6 +89,10 @@ def draw_clocked(
     model = SourcesModel(query.disorder(disorder), events.schema, names)
     course = _Course(random, model)
     (_send_apart if whole else _send_together)(course, sent)
+    clock = course.clock + _LONGEST if model.clocked else int(NO_TIME)
+    if not whole:
+        # Stages have no end, but a batch by which all timers are due.
+        model.push_together({}, clock, END)
     model.finish()
     return DrawnArrival(
         model.query,
@@ -101,7 +104,7 @@ def draw_clocked(
         tuple(model.late),
         tuple(model.invalid),
         tuple(course.timers),
-        course.clock + _LONGEST if model.clocked else int(NO_TIME),
+        clock,
     )
 
 

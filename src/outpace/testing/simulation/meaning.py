@@ -216,9 +216,10 @@ def _by_oracle(
             ids = [rows[own[event]]["id"] for event, _ in run]
             # An aggregate over no row is NULL.
             row = {**key, "ids": ids or None, "labels": [name for _, name in run] or None}
+            row |= {"n": number} if numbered else {}
             if any(name == FLAGS for name, _ in query.outputs):
                 row[FLAGS] = [rows[own[event]][FLAG] for event, _ in run] or None
-            found.append({**row, "n": number} if numbered else row)
+            found.append(row)
         for run in answer.timed_out:
             labels, places = [name for _, name in run], [own[event] for event, _ in run]
             timed_out.append((*key.values(), labels, places))
