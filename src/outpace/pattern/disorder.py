@@ -434,8 +434,8 @@ class Sequence(Disorder):
         The column with the sequence numbers, which rise by one from event to event of a source. One
         that repeats or lies behind the number to come is late. Where the type of the column ends,
         if that has less than 64 bits, numbers begin anew: a step back by more than half of its
-        range goes on. With 64 bits no number follows 9223372036854775807: all that comes behind it
-        is late, and a greater one is invalid.
+        range goes on, and events of one time stay as they were sent. With 64 bits no number follows
+        9223372036854775807: all that comes behind it is late, and a greater one is invalid.
     alpha, beta
         How much of the old averages stays: of the times between events, and of those held.
     deviations

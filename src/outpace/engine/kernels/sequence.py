@@ -92,7 +92,8 @@ def order_sequences(
     numbers, arrivals
         Of events that were held, by number, then of those that come, as they arrive.
     due
-        When their time is up, for those that were held; it is filled for those that are.
+        When their time is up, for those that were held; it is filled for those that are, and for
+        late ones with how many were let in before they came.
     held
         How many were held, of each source.
     now
@@ -168,10 +169,10 @@ def _order_one(
                 due[row] = clock + patience(whole, fractions, settings)
                 whole[DUE] = min(whole[DUE], due[row])
             else:
-                fates[row] = LATE
+                fates[row], due[row] = LATE, entered
             continue
         if numbers[row] < whole[EXPECTED] or whole[LAST] != NOTHING:
-            fates[row] = LATE
+            fates[row], due[row] = LATE, entered
             if whole[PASSED] != NOTHING:
                 missed = min(float(clock - whole[PASSED]), settings[LONGEST])
                 _smooth(missed, settings[BETA], fractions, HOLDING)

@@ -63,6 +63,8 @@ class SequenceOrder(Order):
         self._arrival: str | None = disorder["arrival"]
         self._flag: str | None = disorder["flag"]
         width = value_type(schema.field(self._number).type).bit_width
+        # Numbers of 64 bits do not begin anew.
+        self._range = 1 << width if width < 64 else 0
         self._settings = np.array(
             [
                 disorder["alpha"],
@@ -70,8 +72,7 @@ class SequenceOrder(Order):
                 disorder["deviations"],
                 disorder["at_least"] or 0,
                 disorder["timeout"],
-                # Numbers of 64 bits do not begin anew.
-                1 << width if width < 64 else 0,
+                self._range,
             ],
             np.float64,
         )
@@ -151,7 +152,8 @@ class SequenceOrder(Order):
         rows, arrivals = events.rows, np.maximum(clock, self._now)
         if (arrivals[1:] <= arrivals[:-1]).any():
             # Those that arrive at one time count in the order of their numbers.
-            order = np.lexsort([as_integers(one_array(rows.column(self._number))), arrivals])
+            numbers = as_integers(one_array(rows.column(self._number)))
+            order = np.lexsort([_turns(numbers, self._range), arrivals])
             rows, arrivals = moved(rows, order), arrivals[order]
         now = max(self._now, events.arrival if self._arrival is None else int(NO_TIME))
         promise = max(self._promise, events.watermark)
@@ -181,7 +183,7 @@ class SequenceOrder(Order):
         if one._arrival is not None:
             arrived = arrivals_of(rows.column(one._arrival))
         arrived = np.maximum(arrived[places], np.repeat(latest, sizes))
-        places = _in_turn(places, arrived, numbers, bounds)
+        places = _in_turn(places, arrived, _turns(numbers[places], one._range), bounds)
         # Held events of each source, then those that come.
         ends = np.cumsum(held + sizes)
         starts = ends - held - sizes
@@ -300,9 +302,9 @@ class SequenceOrder(Order):
         self._whole = np.array(
             [integer({"known": one}, "known") for one in numbers["known"]], np.int64
         )
-        ordered, wrap = as_integers(column), int(self._settings[kernel.RANGE])
-        if wrap:
-            ordered = (ordered - self._whole[kernel.EXPECTED]) % wrap
+        ordered = as_integers(column)
+        if self._range:
+            ordered = (ordered - self._whole[kernel.EXPECTED]) % self._range
         require((np.diff(ordered) > 0).all(), "events are out of order")
         self._fractions = np.where(means < 0, math.nan, means)
         self._held, self._waits = held, np.stack([arrived, due])
@@ -390,7 +392,7 @@ class SequenceOrder(Order):
         if len(passed):
             late = moved(every, passed)
             if self._goes_on:
-                admitted = np.concatenate([passed, admitted])
+                admitted = np.insert(admitted, due[passed], passed)
         entering = moved(every, admitted)
         if self._flag is not None:
             entering = with_flags(entering, self._flag, fates[admitted] == kernel.TIMED)
@@ -435,15 +437,29 @@ def _countable(numbers: pa.ChunkedArray) -> Booleans:
     return np.asarray(pc.less_equal(numbers, greatest).fill_null(False))
 
 
-def _in_turn(places: Integers, arrived: Integers, numbers: Integers, bounds: Integers) -> Integers:
+def _turns(numbers: Integers, wrap: int) -> Integers:
+    """Return what numbers mean beside those before them, where they begin anew after so many.
+
+    Examples
+    --------
+    >>> _turns(np.array([254, 0, 255, 1]), 256).tolist()
+    [0, 2, 1, 3]
+    """
+    if not wrap:
+        return numbers
+    steps = np.diff(numbers, prepend=numbers[:1])
+    return np.cumsum((steps + wrap // 2) % wrap - wrap // 2)
+
+
+def _in_turn(places: Integers, arrived: Integers, turns: Integers, bounds: Integers) -> Integers:
     """Return events of each source as they arrived; those of one time by their numbers.
 
     Parameters
     ----------
     places, arrived
         Which events, source after source, and when they arrived, which is put in order.
-    numbers
-        Those of all events.
+    turns
+        What their numbers mean.
     bounds
         Where the events of each source begin and end.
     """
@@ -457,7 +473,7 @@ def _in_turn(places: Integers, arrived: Integers, numbers: Integers, bounds: Int
         some = np.flatnonzero(np.append(same, False) | np.append(False, same))
         if not len(some):
             return places
-    order = np.lexsort([numbers[places[some]], arrived[some], owners[some]])
+    order = np.lexsort([turns[some], arrived[some], owners[some]])
     places = places.copy()
     places[some], arrived[some] = places[some][order], arrived[some][order]
     return places

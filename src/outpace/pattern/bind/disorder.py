@@ -23,6 +23,7 @@ from outpace.pattern.disorder import (
     KSlack,
     Late,
     Punctuation,
+    Sequence,
     Speculative,
 )
 from outpace.pattern.duration import print_duration
@@ -240,6 +241,11 @@ def bind_disorder(query: Query, schema: pa.Schema) -> BoundDisorder:
             _check_fits(one.name, settings[one.name], settings[one.kind.column], schema)
     if isinstance(disorder, Speculative):
         settings["slack"] = bind_disorder(query.disorder(disorder.certain), schema)
+    if isinstance(disorder, Sequence):
+        number = settings["number"]
+        if types.value_type(schema.field(number).type).bit_width < 64:
+            # Numbers that begin anew say by themselves nothing of who comes first.
+            ordered.add(number)
     return BoundDisorder(
         time=time,
         value=disorder,

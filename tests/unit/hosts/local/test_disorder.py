@@ -658,6 +658,30 @@ def test_events_of_one_time_come_as_their_source_sent_them():
         assert [*found, *stream.finish().to_pylist()] == [{"first": 1, "last": 3}]
 
 
+@pytest.mark.parametrize("sources", [None, ["a", "b"]])
+@pytest.mark.parametrize(("times", "first"), [([7] * 300, 254), (range(300), None)])
+def test_numbers_begin_anew_within_a_piece_as_between_two(times, first, sources):
+    numbers = pa.array([(254 + row) % 256 for row in range(300)], pa.uint8())
+    rows = pa.table({"ts": times, "seq": numbers, "row": range(300), "source": ["a"] * 300})
+    query = op.Query("q").order_by("ts").pattern("A").measures(row="A.row")
+    for size in (300, 1, 70):
+        stream = op.open(query.disorder(op.Sequence("9 s", first=first)), sources=sources)
+        found = [stream.push(rows.slice(low, size)) for low in range(0, 300, size)]
+        found.append(stream.finish())
+        assert pa.concat_tables(found)["row"].to_pylist() == list(range(300))
+
+
+def test_an_event_that_passes_late_comes_behind_those_that_were_there():
+    rows = pa.table({"ts": [5, 0, 0, 1], "row": [0, 1, 2, 3]})
+    passes = op.Sequence("9 s", number="ts", first=0, late="pass")
+    query = op.Query("q").order_by("ts").pattern("A").measures(row="A.row").disorder(passes)
+    for size in (4, 1):
+        stream = op.open(query)
+        found = [stream.push(rows.slice(low, size)) for low in range(0, 4, size)]
+        found.append(stream.finish())
+        assert pa.concat_tables(found)["row"].to_pylist() == [1, 2, 3, 0]
+
+
 @pytest.mark.parametrize("first", ["heartbeat", "nothing"])
 def test_a_column_of_arrival_is_the_only_clock(first):
     schema = pa.schema([("ts", pa.int64()), ("at", pa.int64())])
