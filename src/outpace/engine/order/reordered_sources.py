@@ -552,10 +552,11 @@ class ReorderedSources(Order):
 
     def _note_time(self, source: str, watermark: int) -> None:
         """Take note of how far time has come in a source, by its own clock."""
+        drift, greatest = self._drift(source), self._each[source].greatest
         if watermark != NO_TIME:
-            drift = self._drift(source)
             self._watermarks[source] = min(watermark + drift, _NEVER)
-            self._greatest = max(self._greatest, self._each[source].greatest + drift)
+        if greatest != NO_TIME:
+            self._greatest = max(self._greatest, greatest + drift)
 
     def _drift(self, source: str) -> int:
         """Return what is added to the times of a source, as exactly as their column has them."""

@@ -137,13 +137,13 @@ class Reorderer(Order):
 
     @property
     def greatest(self) -> int:
-        """The greatest time that events had; NO_TIME while none came."""
-        return self._clock.greatest
+        """The greatest time that events had since it was made, or that is saved."""
+        return max(self._clock.greatest, self._seen)
 
     @property
     def now(self) -> int:
-        """The greatest time that events had since it was made, or that is saved."""
-        return max(self.greatest, self._seen)
+        """The greatest time that events had."""
+        return self.greatest
 
     @property
     def slack(self) -> int:
@@ -359,6 +359,7 @@ class Reorderer(Order):
         How far events are out of order may have changed since: what has passed stays passed.
         """
         super().restore(state)
+        self._seen = int(NO_TIME)
         header, (last, rows) = state.content(2)
         self._last = typed(last, self._last.schema)
         require(last.num_rows <= 1 and not last.column(self._time).null_count, "the last event")

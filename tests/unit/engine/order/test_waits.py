@@ -193,6 +193,25 @@ def test_sources_wait_for_each_other_by_event_time() -> None:
     assert stream.order.longest_wait == 20
 
 
+@pytest.mark.parametrize("sources", [None, ["a"], ["a", "b"]])
+@pytest.mark.parametrize("told", [True, False])
+def test_events_wait_for_what_is_told_with_sources_as_without(
+    sources: list[str] | None, *, told: bool
+) -> None:
+    query = op.Query("all").order_by("ts").pattern("A").disorder(op.Punctuation())
+    stream = op.open(query, sources=sources)
+    for time in range(0, 1000, 100):
+        stream.push({"ts": [time]}, source=sources and "a")
+    for source in sources or [None]:
+        if told:
+            stream.advance(950) if source is None else stream.heartbeat(source, 950)
+        elif source is not None:
+            stream.finish(source)
+    if not told:
+        stream.finish()
+    assert (stream.order.latency, stream.order.longest_wait) == (450.0, 900)
+
+
 def test_sources_in_order_are_counted_too() -> None:
     stream = op.open(op.Query("all").order_by("ts").pattern("A"), sources=["a", "b"])
     stream.push({"ts": [1, 2], "x": [1, 2]}, source="a")
