@@ -6,9 +6,9 @@ import datetime
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from outpace.errors import BindError
+from outpace.errors import BindError, Hint, UnsupportedError
 from outpace.pattern.argument import a_duration, a_text, an_instance, one_of, shown, some_names
-from outpace.pattern.disorder import Disorder
+from outpace.pattern.disorder import Disorder, Speculative
 from outpace.pattern.query import JoinKind, Query
 
 #: The sides of a join, which are the sources of its events.
@@ -40,6 +40,13 @@ class Join:
     name
         What the result is called where several are told apart.
 
+    Raises
+    ------
+    BindError
+        An argument is none of what it may be.
+    UnsupportedError
+        The disorder does not go with joins.
+
     Examples
     --------
     >>> Join(on="id", within="5 min", time="ts").on
@@ -69,6 +76,7 @@ class Join:
         a_text(self.time, "the column of event time", hint='write time="ts"')
         if self.disorder is not None:
             an_instance(self.disorder, Disorder, "disorder", hint='write disorder=op.KSlack("2 s")')
+            _check_disorder(self.disorder)
         a_text(self.name, "the name of a join")
         object.__setattr__(self, "on", tuple(names))
         object.__setattr__(self, "within", within)
@@ -78,3 +86,24 @@ class Join:
     def outline(self) -> Query:
         """What is known of the query that joins without the columns: name, time and disorder."""
         return replace(Query(self.name).order_by(self.time), order_of_arrival=self.disorder)
+
+
+def _check_disorder(disorder: Disorder) -> None:
+    """Refuse a disorder that the sides of a join cannot have."""
+    if isinstance(disorder, Speculative):
+        raise UnsupportedError(
+            "op.Speculative does not go with a join",
+            where="disorder",
+            detail="each side of a join is brought into order by itself",
+            hint=Hint(
+                'wait with op.KSlack("2 s"), or correct: op.KSlack("2 s", late="correct", '
+                'horizon="1 min")',
+                "wait with SLACK '2 s', or correct: SLACK '2 s' LATE CORRECT HORIZON '1 min'",
+            ),
+        )
+    if disorder.flag is not None:
+        raise UnsupportedError(
+            "a join gives the columns of its sides, and none that flags rows",
+            where="disorder",
+            hint="leave out flag",
+        )

@@ -16,11 +16,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.errors import BindError, Hint, UnsupportedError
+from outpace.errors import BindError, UnsupportedError
 from outpace.pattern import types
 from outpace.pattern.bind.disorder import SOURCE, TIES
 from outpace.pattern.bind.expression import resolve_column
-from outpace.pattern.disorder import Speculative
 from outpace.pattern.expression import Expression, Name
 from outpace.pattern.join import SIDES, Join
 from outpace.pattern.notation.print_name import print_name
@@ -71,7 +70,7 @@ def bind_join(join: Join, left: pa.Schema, right: pa.Schema) -> BoundJoin:
     BindError
         A column is missing, has another type on the other side, or would be there twice.
     UnsupportedError
-        A column's type, or the disorder, does not go with joins.
+        A column's type does not go with joins.
 
     Examples
     --------
@@ -81,23 +80,6 @@ def bind_join(join: Join, left: pa.Schema, right: pa.Schema) -> BoundJoin:
     >>> bound.schema.names
     ['id', 'ts', 'source', 'ts_left', 'price_left', 'ts_right', 'price_right']
     """
-    if isinstance(join.disorder, Speculative):
-        raise UnsupportedError(
-            "op.Speculative does not go with a join",
-            where="disorder",
-            detail="each side of a join is brought into order by itself",
-            hint=Hint(
-                'wait with op.KSlack("2 s"), or correct: op.KSlack("2 s", late="correct", '
-                'horizon="1 min")',
-                "wait with SLACK '2 s', or correct: SLACK '2 s' LATE CORRECT HORIZON '1 min'",
-            ),
-        )
-    if join.disorder is not None and join.disorder.flag is not None:
-        raise UnsupportedError(
-            "a join gives the columns of its sides, and none that flags rows",
-            where="disorder",
-            hint="leave out flag",
-        )
     both = left, right
     for side, schema in zip(SIDES, both, strict=True):
         for field in schema:

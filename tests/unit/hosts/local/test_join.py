@@ -326,8 +326,6 @@ def test_times_of_two_units_and_texts_of_two_widths_are_joined() -> None:
         ({"time": "jam", "right": {"id": [1], "jam": ["j"]}}, BindError, "'jam' is a varchar"),
         ({"how": "outer"}, BindError, "how does not know 'outer'"),
         ({"disorder": "2 s"}, BindError, "disorder=op.KSlack"),
-        ({"disorder": op.Speculative(op.KSlack(2))}, UnsupportedError,
-         "op.Speculative does not go with a join\n  disorder"),
         ({"left": {"id": [[1]], "ts": [1]}, "right": {"id": [[1]], "ts": [1]}}, BindError,
          "has no order\n  on"),
         ({"left": {**JAM, "half": pa.array([1.0], pa.float16())}}, UnsupportedError,
@@ -347,6 +345,20 @@ def test_what_cannot_be_joined_is_refused_with_its_place(change, error, says) ->
     with pytest.raises(error, match=says) as caught:
         op.join(given.pop("left"), given.pop("right"), **given)
     assert isinstance(caught.value, OutpaceError)
+
+
+@pytest.mark.parametrize(
+    ("disorder", "says"),
+    [
+        (op.Speculative(3), "op.Speculative does not go with a join\n  disorder"),
+        (op.Sequence("1 s", flag="timed"), "none that flags rows\n  disorder"),
+    ],
+)
+def test_a_join_is_not_built_with_what_its_sides_cannot_have(
+    disorder: op.Speculative | op.Sequence, says: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=says):
+        op.Join(on="id", within=5, time="ts", disorder=disorder)
 
 
 def test_a_null_time_names_its_side_and_row() -> None:
