@@ -155,6 +155,7 @@ def test_late_events_that_are_dropped_are_counted_whether_a_step_can_use_them_or
         time.sleep(0.05)
     (said,) = caplog.messages
     assert "query 'q': 2 events were late and dropped so far. " in said
+    assert said.endswith("; files are read by modification time, not by name")
 
 
 def test_a_deadline_passes_with_events_of_other_keys(

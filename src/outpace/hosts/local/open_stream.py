@@ -417,7 +417,10 @@ class OpenStream(ABC, Generic[StreamOperator, Output]):
         self._aside = {key: pa.concat_tables(tables) for key, tables in aside.items()}
         for name, dropped in self._dropped.items():
             late = self._aside.get((name, Aside.LATE))
-            warning = dropped.count(0 if late is None else late.num_rows)
+            if late is None:
+                continue
+            unnamed = late.column_names if self._identifiers is None else ()
+            warning = dropped.count(late.num_rows, unnamed)
             if warning is not None:
                 _LOG.warning(warning)
         return self._found(stimulus)

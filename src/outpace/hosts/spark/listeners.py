@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -64,28 +64,42 @@ class LateListener(StreamingQueryListener):
     """Warns when queries of a session drop late events."""
 
     def __init__(self) -> None:
-        self._queries: dict[str, LateEvents] = {}
+        self._queries: dict[str, tuple[LateEvents, Collection[str]]] = {}
 
-    def expect(self, name: str, queries: Sequence[Query]) -> None:
-        """Listen to what a query reports under a name, or several together."""
+    def expect(self, name: str, queries: Sequence[Query], unnamed: Collection[str] = ()) -> None:
+        """Listen to what a query reports under a name, or several together.
+
+        Parameters
+        ----------
+        name, queries
+            What is reported under, and by whom.
+        unnamed
+            The columns of the events, where nobody named their sources.
+        """
         disorders = [query.order_of_arrival or InOrder() for query in queries]
         if any(Late(disorder.late).drops for disorder in disorders):
-            self._queries[name] = LateEvents(*queries)
+            self._queries[name] = LateEvents(*queries), unnamed
 
-    def count(self, name: str, late: int) -> None:
-        """Count events that came late, and warn where that is news."""
-        warning = self._queries[name].count(late) if name in self._queries else None
+    def count(self, name: str, late: int, *, of_files: bool = False) -> None:
+        """Count events that came late, maybe of files, and warn where that is news."""
+        if name not in self._queries:
+            return
+        dropped, unnamed = self._queries[name]
+        warning = dropped.count(late, unnamed)
         if warning is not None:
-            _LOG.warning("%s; files are read by modification time, not by name", warning)
+            files = "; files are read by modification time, not by name" if of_files else ""
+            _LOG.warning("%s%s", warning, files)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Take in what the stages report."""
         place = 1 + COUNTERS.index("late")
-        observed = json.loads(event.progress.json).get("observedMetrics") or {}
-        for name, chains in observed.items():
+        progress = json.loads(event.progress.json)
+        read = [str(source.get("description")) for source in progress.get("sources") or ()]
+        of_files = any(one.startswith("FileStreamSource") for one in read)
+        for name, chains in (progress.get("observedMetrics") or {}).items():
             if name in self._queries:
                 reports = [report for chain in (chains or {}).values() for report in chain or ()]
-                self.count(name, sum(report[place] for report in reports))
+                self.count(name, sum(report[place] for report in reports), of_files=of_files)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing is late yet."""
@@ -97,7 +111,9 @@ class LateListener(StreamingQueryListener):
 _listeners: WeakKeyDictionary[SparkSession, LateListener] = WeakKeyDictionary()
 
 
-def warn_of_late_events(session: SparkSession, name: str, queries: Sequence[Query]) -> None:
+def warn_of_late_events(
+    session: SparkSession, name: str, queries: Sequence[Query], unnamed: Collection[str]
+) -> None:
     """Warn on the driver when a query drops events that came late, or one of several.
 
     Parameters
@@ -105,12 +121,12 @@ def warn_of_late_events(session: SparkSession, name: str, queries: Sequence[Quer
     session
         Where the query will run. With Spark Connect nothing is done: the thread of a listener there
         keeps a program from ending, so only `op.spark.metrics.watch` asks for one.
-    name, queries
-        What is reported under, and by whom.
+    name, queries, unnamed
+        What `LateListener.expect` takes.
     """
     if not isinstance(session, SparkSession):
         return
     if session not in _listeners:
         _listeners[session] = LateListener()
         session.streams.addListener(_listeners[session])
-    _listeners[session].expect(name, queries)
+    _listeners[session].expect(name, queries, unnamed)

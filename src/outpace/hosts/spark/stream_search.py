@@ -390,5 +390,7 @@ def _observed(cells: DataFrame, plan: Plan[StageDivision]) -> DataFrame:
     """
     chain = BEHIND.join(["pack", *(spec.name for spec in plan.division.stages)])
     reported = f"{OBSERVED}:{plan.name}:{next(_numbers)}"
-    warn_of_late_events(cells.sparkSession, reported, plan.queries)
+    packing = plan.division.packing
+    unnamed = packing.schema.names if packing.sources is None else ()
+    warn_of_late_events(cells.sparkSession, reported, plan.queries, unnamed)
     return with_schema(cells.observe(reported, sf.collect_list("report").alias(chain)), _CELLS)

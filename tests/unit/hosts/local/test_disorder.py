@@ -444,6 +444,30 @@ def test_late_events_that_are_dropped_are_told(
     assert len(caplog.messages) == 1
 
 
+@pytest.mark.parametrize(
+    ("disorder", "sources", "told"),
+    [
+        (op.Sequence("1 s"), None, True),
+        (op.Sequence("1 s"), ["east", "west"], False),
+        (op.KSlack(1), None, False),
+    ],
+)
+def test_numbers_of_sources_that_nobody_named_are_told(
+    disorder: op.Sequence | op.KSlack,
+    sources: list[str] | None,
+    told: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stream = op.open(kinds("A -> B").disorder(disorder), sources=sources)
+    rows = {"ts": [9, 1], "id": [0, 1], "kind": ["b", "a"], "seq": [7, 7]}
+    stream.push({**rows, "source": ["east", "east" if sources else "west"]})
+    stream.push({"ts": [2], "id": [2], "kind": ["b"], "seq": [7], "source": ["east"]})
+    stream.finish()
+    assert caplog.messages
+    said = "The events have a column 'source', but the numbers of all count as those of one source"
+    assert [said in one for one in caplog.messages] == [told] * len(caplog.messages)
+
+
 def test_sources_out_of_order_end_one_by_one():
     query = kinds("A -> B").disorder(op.KSlack(9))
     rows = {"ts": [3, 1], "id": [0, 1], "kind": ["b", "a"]}
