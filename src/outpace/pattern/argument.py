@@ -88,7 +88,8 @@ def a_whole_number(
         bound = "" if least is None else f" of at least {least}"
         raise error(f"{what} is a whole number{bound}, not {shown(value)}", hint=hint)
     if abs(number) > _LARGEST:
-        raise error(f"{what} is too large: {shown(value)}", detail=f"the limit is {_LARGEST}")
+        limit, far = (_LARGEST, "large") if number > 0 else (-_LARGEST, "small")
+        raise error(f"{what} is too {far}: {shown(value)}", detail=f"the limit is {limit}")
     return number
 
 

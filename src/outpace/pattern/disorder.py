@@ -338,10 +338,13 @@ class AQKSlack(AdaptiveSlack):
     ----------
     error, confidence
         The relative error that the aggregate may have, and how often at least it has no larger one.
+        With 0 all events of a window are to be in time. "min" and "max" are right or wrong: for
+        them `confidence` counts alone, whatever the error and the values are.
     aggregate
         "count", "sum", "avg", "min" or "max".
     column
-        What is aggregated; without it all events count the same.
+        What is aggregated: "avg" needs it, and "count" has none. Without it all events count the
+        same, so that a sum is a count.
     window
         The length of the windows; by default that of the query's windows, or of WITHIN.
     quantile
@@ -373,6 +376,25 @@ class AQKSlack(AdaptiveSlack):
     quantile: float = field(default=0.95, kw_only=True, metadata=setting(Number(least=0, most=1)))
     proportional: float = field(default=0.1, kw_only=True, metadata=setting(Number(least=0)))
     derivative: float = field(default=0.1, kw_only=True, metadata=setting(Number(least=0)))
+
+    def __post_init__(self) -> None:
+        # Named in full: a class with slots is made twice, and `super()` finds the first.
+        Disorder.__post_init__(self)
+        if self.aggregate is WindowAggregate.AVG and self.column is None:
+            raise BindError(
+                "an average needs a column whose values it is of",
+                where="op.AQKSlack",
+                hint=Hint('write column="price"', "write COLUMN price"),
+            )
+        if self.aggregate is WindowAggregate.COUNT and self.column is not None:
+            raise BindError(
+                f"a count looks at no values, but column names '{self.column}'",
+                where="op.AQKSlack",
+                hint=Hint(
+                    'leave out column, or write aggregate="sum"',
+                    "leave out COLUMN, or write AGGREGATE SUM",
+                ),
+            )
 
 
 @dataclass(frozen=True, slots=True)

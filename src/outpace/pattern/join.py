@@ -42,8 +42,6 @@ class Join:
 
     Raises
     ------
-    BindError
-        An argument is none of what it may be.
     UnsupportedError
         The disorder does not go with joins.
 

@@ -80,7 +80,7 @@ class ClockSpan:
         if isinstance(duration, int):
             raise BindError(
                 f"{name} is a duration by the clock, not {shown(value)}",
-                hint=f"write a duration such as '{f'{abs(duration)} s' if duration else '500 ms'}'",
+                hint="write a duration such as '500 ms'",
             )
         if self.lasting and not duration:
             raise BindError(f"{name} must be longer than nothing")

@@ -81,6 +81,10 @@ FAMILIES: Final[dict[str, Mapping[str, type[Any]]]] = {
 }
 
 
+#: What a duration by the clock may be.
+_CLOCK_SPAN: Final = "an interval or a duration in quotes"
+
+
 def read_disorder(cursor: TokenCursor) -> Disorder:
     """Read what follows DISORDER.
 
@@ -236,7 +240,10 @@ def _value(cursor: TokenCursor, setting: Setting) -> Any:
     match setting.kind:
         case ClockSpan(by_source=True) if cursor.accept("("):
             return _read_by_source(cursor, setting.name)
-        case EventSpan() | ClockSpan():
+        case ClockSpan(by_source=by_source):
+            each = ", or durations of sources in parentheses" if by_source else ""
+            return read_span(cursor, f"{_CLOCK_SPAN}{each}")
+        case EventSpan():
             return read_span(cursor)
         case Number(whole=whole):
             return _number(cursor, setting, whole=whole)
@@ -285,7 +292,7 @@ def _read_by_source(cursor: TokenCursor, name: str) -> dict[str, Any]:
         if source in spans:
             raise cursor.error(f"'{source}' stands here a second time", cursor.previous.span)
         cursor.expect("=")
-        spans[source] = read_span(cursor)
+        spans[source] = read_span(cursor, _CLOCK_SPAN)
         if not cursor.accept(","):
             cursor.expect(")")
             return spans

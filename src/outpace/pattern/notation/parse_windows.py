@@ -84,8 +84,13 @@ def read_scheduler(cursor: TokenCursor) -> Scheduler:
     raise cursor.unexpected("ROUND ROBIN, BATCHES, LEAST LOADED or BY KEY after SCHEDULE")
 
 
-def read_span(cursor: TokenCursor) -> WindowSpan:
-    """Read an interval, a duration in quotes or a whole number."""
+def read_span(
+    cursor: TokenCursor, what: str = "an interval, a duration in quotes or a whole number"
+) -> WindowSpan:
+    """Read an interval, a duration in quotes or a whole number, where a text says what may stand.
+
+    A whole number is read also where none is meant, so that who refuses it can say what is.
+    """
     token = cursor.token
     if token.key == "INTERVAL":
         value = read_interval(cursor).value
@@ -93,7 +98,7 @@ def read_span(cursor: TokenCursor) -> WindowSpan:
         return value
     if token.kind is TokenKind.STRING:
         return parse_duration_at(cursor, cursor.advance())
-    return read_count(cursor, "an interval, a duration in quotes or a whole number")
+    return read_count(cursor, what)
 
 
 def read_count(cursor: TokenCursor, what: str) -> int:

@@ -517,7 +517,8 @@ def test_how_sure_an_aggregate_is(aggregate, normal):
 
     An extreme is right if its event is in time, whose probability is the confidence.
     """
-    query = QUERY.disorder(op.AQKSlack(confidence=0.95, aggregate=aggregate))
+    column = "v" if aggregate == "avg" else None
+    query = QUERY.disorder(op.AQKSlack(confidence=0.95, aggregate=aggregate, column=column))
     rule = window_coverage(bind_disorder(query, SCHEMA))
     assert rule.normal == pytest.approx(normal, abs=1e-4)
 
@@ -565,6 +566,47 @@ def test_a_window_that_nobody_knows_is_asked_for():
         bind_disorder(query, SCHEMA)
     over = query.over(op.windows.time(20))
     assert bind_disorder(over, SCHEMA)["window"] == 20
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "column", "said"),
+    [
+        ("avg", None, "an average needs a column"),
+        ("count", "v", "a count looks at no values, but column names 'v'"),
+    ],
+)
+def test_a_column_that_an_aggregate_needs_or_does_not_read(aggregate, column, said):
+    with pytest.raises(BindError, match=said):
+        op.AQKSlack(aggregate=aggregate, column=column)
+
+
+def test_with_an_error_of_0_all_events_of_a_window_are_in_time():
+    events = np.arange(4000)
+    late = np.where(events % 9 == 4, 40, 0)
+    table = pa.table([events, events + late, events, np.ones(4000, int)], schema=SCHEMA)
+    table = table.take(np.argsort(events + late, kind="stable"))
+    weighed = {"aggregate": "sum", "column": "v", "window": 50, "arrival": "at"}
+    each = [op.MPKSlack(arrival="at"), *(op.AQKSlack(error=one, **weighed) for one in (0, 0.2))]
+    slacks = []
+    for disorder in each:
+        order = order_of(disorder)
+        order.push(EventsArrived(table))
+        slacks.append(order.slack)
+    # K is a part of the greatest delay, and comes to all of it.
+    assert slacks[0] - 1 <= slacks[1]
+    assert slacks[2] < slacks[1]
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (-(2**63), "first is too small: -9223372036854775808"),
+        (2**63, "first is too large: 9223372036854775808"),
+    ],
+)
+def test_a_number_that_is_too_far_is_refused_on_its_side(first, said):
+    with pytest.raises(BindError, match=said):
+        op.Sequence("1 s", first=first)
 
 
 @pytest.mark.parametrize(

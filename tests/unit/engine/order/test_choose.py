@@ -100,10 +100,10 @@ def test_a_kind_that_nothing_runs_is_refused_with_those_that_run() -> None:
     assert "outpace.engine" not in str(caught.value)
 
 
-def test_a_duration_by_the_clock_that_is_a_number_gets_one_as_a_hint() -> None:
-    for number, hint in ((0, "'500 ms'"), (5, "'5 s'")):
-        with pytest.raises(op.BindError, match=f"such as {hint}"):
-            op.Sequence(number)
+@pytest.mark.parametrize("number", [0, 5, 60_000])
+def test_a_duration_by_the_clock_that_is_a_number_gets_one_as_a_hint(number: int) -> None:
+    with pytest.raises(op.BindError, match="such as '500 ms'"):
+        op.Sequence(number)
 
 
 def test_who_sent_an_event_may_not_be_null() -> None:
