@@ -51,6 +51,7 @@ def test_the_names_of_spark_are_documented() -> None:
     assert sorted(outpace.spark.__all__) == [
         "current",
         "metrics",
+        "needed",
         "postgres",
         "session",
         "with_schema",

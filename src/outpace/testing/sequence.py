@@ -48,7 +48,8 @@ class SequenceOracle:
         self.arrived: int | None = None
         self.passed: int | None = None
         self.held: dict[int, tuple[int, int, int]] = {}
-        self.late: list[int] = []
+        #: Those that came late, and how many were let in before each.
+        self.late: dict[int, int] = {}
         self.order: list[int] = []
         #: Those let in because a time was up.
         self.timed: set[int] = set()
@@ -68,12 +69,12 @@ class SequenceOracle:
             self.expected = number
         if number > self.expected:
             if number in self.held:
-                self.late.append(row)
+                self.late[row] = len(self.order)
             else:
                 self.held[number] = (clock, clock + self.patience(), row)
             return
         if number < self.expected:
-            self.late.append(row)
+            self.late[row] = len(self.order)
             if self.passed is not None:
                 self.holding.add(min(clock - self.passed, self.longest))
             return

@@ -186,7 +186,5 @@ def test_heartbeats_are_times() -> None:
     other = op.Query("v").order_by("v").pattern("A")
     with pytest.raises(op.BindError, match="a heartbeat tells one time"):
         plan_group(op.group(PAIRS, other), SCHEMA, 1, heartbeats="told")
-    with pytest.raises(op.UnsupportedError, match="heartbeats among the events are not recovered"):
-        plan_stream(PAIRS, SCHEMA, 1, heartbeats="told", log=1)
     with pytest.raises(op.UnsupportedError, match="only a streaming DataFrame"):
         op.match(SCHEMA.empty_table(), PAIRS, heartbeats="told")

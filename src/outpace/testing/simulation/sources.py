@@ -359,17 +359,18 @@ class _SourceModel:
         return self.order.released[begin:]
 
     def _let_in(self, gate: SequenceOracle) -> None:
-        late, entered = gate.late, gate.order
-        passes = self._disorder.late is Late.PASS
-        if not passes:
-            self.order.late += [self._rows[place][ID] for place in late]
+        entered = [*gate.order]
+        if self._disorder.late is Late.PASS:
+            for place, before in reversed(gate.late.items()):
+                entered.insert(before, place)
+        else:
+            self.order.late += [self._rows[place][ID] for place in gate.late]
         for place in gate.timed:
             flag(self._rows[place])
         gate.timed.clear()
-        rows = [self._rows[place] for place in (*(late if passes else ()), *entered)]
-        self.order.push(self._table(rows))
-        late.clear()
-        entered.clear()
+        self.order.push(self._table([self._rows[place] for place in entered]))
+        gate.late.clear()
+        gate.order.clear()
 
     def _table(self, rows: list[EventRow]) -> pa.Table:
         return pa.Table.from_pylist(rows, schema=self._schema)
