@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAv
 from pyspark.sql.types import StructType
 
 # Tasks do not find this module.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # has no types
 
 #: A batch takes so many rows of a partition at most.
 ROWS_OF_BATCH = 50

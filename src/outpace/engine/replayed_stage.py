@@ -23,7 +23,7 @@ from outpace.engine.message import MatchesAcknowledged
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.identify import EventIds
 from outpace.engine.packing import Packing
-from outpace.engine.recover.log_places import LogBlock, LogPiece, LogPlaces
+from outpace.engine.recover.log_places import LogPiece, LogPlaces, PlacedEvents
 from outpace.engine.recover.recoverable import RecoverableOperator, savepoint_of
 from outpace.engine.savepoint import Savepoint
 from outpace.engine.stage_parts import WholeStage
@@ -164,7 +164,7 @@ class ReplayedStage(WholeStage):
         self._stand(saved, savepoint, events)
         self._replayed = events.num_rows if places.blocks else None
 
-    def _read_block(self, block: LogBlock, packing: Packing, read: ReadLog) -> Iterator[None]:
+    def _read_block(self, block: PlacedEvents, packing: Packing, read: ReadLog) -> Iterator[None]:
         """Take the events of a block again, piece by piece where that makes no difference."""
         self._came = block.number
         self._ids.restore(_counted(block.counts or (block.number,)))
@@ -214,7 +214,9 @@ class ReplayedStage(WholeStage):
                 if rows.num_rows:
                     self._take(rows, self._sources[cell.source] if self._by_source else None)
             if self._came > before:
-                self._places.add(LogBlock(before, self._came - before, counts, tuple(stretches)))
+                self._places.add(
+                    PlacedEvents(before, self._came - before, counts, tuple(stretches))
+                )
 
     def _take(self, rows: pa.Table, source: str | None) -> None:
         """Take the next events, with the ids and the numbers that they have."""

@@ -29,7 +29,7 @@ class LogPiece(NamedTuple):
     stretch: LogStretch
 
 
-class LogBlock(NamedTuple):
+class PlacedEvents(NamedTuple):
     """Events that were taken together.
 
     Parameters
@@ -56,8 +56,8 @@ class LogPlaces:
     Examples
     --------
     >>> places = LogPlaces()
-    >>> places.add(LogBlock(0, 4, (), (LogStretch("", 1000, 1100),)))
-    >>> places.add(LogBlock(4, 3, (), (LogStretch("", 1100, 1300),)))
+    >>> places.add(PlacedEvents(0, 4, (), (LogStretch("", 1000, 1100),)))
+    >>> places.add(PlacedEvents(4, 3, (), (LogStretch("", 1100, 1300),)))
     >>> [(block.events, *block.stretches) for block in places.joined().blocks]
     [(7, LogStretch(part='', first=1000, stop=1300))]
     >>> places.keep(np.array([5]))
@@ -66,7 +66,7 @@ class LogPlaces:
     """
 
     def __init__(
-        self, blocks: Iterable[LogBlock] = (), reached: Mapping[str, int] | None = None
+        self, blocks: Iterable[PlacedEvents] = (), reached: Mapping[str, int] | None = None
     ) -> None:
         self.blocks = list(blocks)
         #: Behind which offsets the parts were read that were read last.
@@ -80,7 +80,7 @@ class LogPlaces:
             found[part] = min(first, found.get(part, first))
         return found
 
-    def add(self, block: LogBlock) -> None:
+    def add(self, block: PlacedEvents) -> None:
         """Add what was taken next."""
         self.blocks.append(block)
 
@@ -92,7 +92,7 @@ class LogPlaces:
 
     def joined(self) -> LogPlaces:
         """Return blocks that follow each other as one: to read them, it makes no difference."""
-        found: list[LogBlock] = []
+        found: list[PlacedEvents] = []
         for block in self.blocks:
             before = found[-1] if found else None
             if before is not None and before.number + before.events == block.number:
@@ -150,7 +150,7 @@ class LogPlaces:
         edges = pairwise(accumulate(many.tolist(), initial=0))
         before = counts.reshape(len(numbers), sources).tolist()
         self.blocks = [
-            LogBlock(number, size, tuple(known), tuple(every[low:high]))
+            PlacedEvents(number, size, tuple(known), tuple(every[low:high]))
             for number, size, known, (low, high) in zip(
                 numbers.tolist(), sizes.tolist(), before, edges, strict=True
             )
