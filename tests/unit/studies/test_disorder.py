@@ -163,7 +163,8 @@ def test_the_quick_study_has_rows_for_every_table(tmp_path):
     result = CliRunner().invoke(app, ["study", "disorder", "--quick", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     rows = json.loads((tmp_path / "disorder.json").read_text(encoding="utf-8"))
-    assert all(list(row) == ["table", "setting", "value", "unit", "paper"] for row in rows)
+    columns = ["table", "setting", "value", "unit", "paper", "quick"]
+    assert all(list(row) == columns and row["quick"] for row in rows)
     assert {row["table"] for row in rows} == {figure.name for figure in FIGURES}
     settings = [(row["table"], row["setting"], row["unit"]) for row in rows]
     assert len(set(settings)) == len(settings), "a setting tells its row from all others"

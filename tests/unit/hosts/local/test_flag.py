@@ -205,9 +205,9 @@ def test_a_flag_that_says_nothing_is_refused() -> None:
         op.open(EACH.disorder(op.Sequence("1 s", flag="v")), schema=SCHEMA)
     with pytest.raises(op.UnsupportedError, match="retained as they came"):
         op.open(EACH.disorder(op.Sequence("1 s", flag="timed")), schema=SCHEMA, recovery="replay")
-    both = op.Join(on="v", within=5, time="ts", disorder=op.InOrder(patience="1 s", flag="f"))
+    flagged = op.InOrder(patience="1 s", flag="f")
     with pytest.raises(op.UnsupportedError, match="a join gives the columns of its sides"):
-        op.open(both, schema=(SCHEMA, SCHEMA))
+        op.Join(on="v", within=5, time="ts", disorder=flagged)
 
 
 def test_conditions_that_read_it_are_not_computed_before_the_order() -> None:

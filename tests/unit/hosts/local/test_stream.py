@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import outpace as op
-from outpace.engine.order import arrival
+from outpace.engine.order import last_rows
 
 PATTERNS = [
     "A B+ C",
@@ -270,7 +270,7 @@ def test_several_order_columns_are_looked_at_over_all_keys_at_once(
         looked.append(segments)
         return list(itertools.pairwise(segments))
 
-    monkeypatch.setattr(arrival, "itertools", SimpleNamespace(pairwise=look))
+    monkeypatch.setattr(last_rows, "itertools", SimpleNamespace(pairwise=look))
     rows = {"ts": [t for t, _ in places], "key": [k for _, k in places], "id": ids}
     if late:
         rows = {name: [*values, values[-2]] for name, values in rows.items()}
