@@ -226,6 +226,7 @@ def join(
     within: str | datetime.timedelta | int,
     time: str,
     how: str = "inner",
+    uncertain: str | datetime.timedelta | int | None = None,
     disorder: Disorder | None = None,
     name: str = "join",
 ) -> DataFrame: ...
@@ -238,6 +239,7 @@ def join(
     within: str | datetime.timedelta | int,
     time: str,
     how: str = "inner",
+    uncertain: str | datetime.timedelta | int | None = None,
     disorder: Disorder | None = None,
     name: str = "join",
 ) -> pa.Table: ...
@@ -249,6 +251,7 @@ def join(
     within: str | datetime.timedelta | int,
     time: str,
     how: str = "inner",
+    uncertain: str | datetime.timedelta | int | None = None,
     disorder: Disorder | None = None,
     name: str = "join",
 ) -> object:
@@ -264,7 +267,7 @@ def join(
     left, right
         Two tables as for `match`, or two DataFrames of Spark, which are both batch or both
         streaming.
-    on, within, time, how, disorder, name
+    on, within, time, how, uncertain, disorder, name
         See `Join`. A complete table is sorted, so disorder changes nothing there.
 
     Returns
@@ -281,7 +284,15 @@ def join(
     12 tea 3.5
     25 jam None
     """
-    wanted = Join(on=on, within=within, time=time, how=how, disorder=disorder, name=name)
+    wanted = Join(
+        on=on,
+        within=within,
+        time=time,
+        how=how,
+        uncertain=uncertain,
+        disorder=disorder,
+        name=name,
+    )
     if _is_spark_frame(left) and _is_spark_frame(right):
         from outpace.hosts.spark.join import join_frames
 

@@ -280,7 +280,7 @@ def test_a_join_and_a_pattern_over_it_give_what_they_give_in_process(
 ) -> None:
     sides = [some_rows(8, 120, side, end=400) for side in (0, 1)]
     tables = [pa.Table.from_pylist(*side) for side in zip(sides, (LEFT, RIGHT), strict=True)]
-    settings: Any = {"on": "id", "within": 9, "time": "ts", "how": "left"}
+    settings: Any = {"on": "id", "within": 9, "time": "ts", "how": "left", "uncertain": 2}
     rng = np.random.default_rng(3)
     streams = []
     for name, table in zip(("left", "right"), tables, strict=True):

@@ -13,8 +13,14 @@ LEFT = pa.schema({"id": pa.int64(), "ts": pa.int64(), "v": pa.int64(), "a": pa.s
 RIGHT = pa.schema({"ts": pa.int64(), "id": pa.int64(), "v": pa.int64()})
 
 
-def joined(left: Rows, right: Rows, within: int, how: str) -> Rows:
+def joined(left: Rows, right: Rows, within: int, how: str, uncertain: int | None = None) -> Rows:
     """Return the join of rows on `id` by `ts`, with the columns `v` of both and `a` of the left."""
+    if uncertain is not None:
+        rows = joined(left, right, within + uncertain, how)
+        for row in rows:
+            apart = 0 if row["ts_right"] is None else abs(row["ts_left"] - row["ts_right"])
+            row["confidence"] = "CONFIRMED" if apart <= within - uncertain else "UNCERTAIN"
+        return rows
     numbered = [(row["ts"], row.get("seq", 0), side, row) for side, rows in enumerate((left, right))
                 for row in rows]  # fmt: skip
     ordered = sorted(numbered, key=lambda one: one[:3])

@@ -38,8 +38,12 @@ def why_joined(task: Task, block: Block, found: BlockMatches, index: int) -> str
     if len(rows) == 1:
         until = _until(evidence, rows[0], within)
         return f"{head}{names[0]} has no partner: none came with a time up to {until}"
-    apart, most = evidence.elapsed(*rows), evidence.duration_text(within)
-    return f"{head}{' and '.join(names)} are {evidence.duration_text(apart)} apart, at most {most}"
+    apart, known = evidence.elapsed(*rows), task.bound.uncertainty
+    off = 0 if known is None else known.bound
+    text = f"{head}{' and '.join(names)} are {evidence.duration_text(apart)} apart, "
+    if off:
+        text += f"known to within {evidence.duration_text(off)}, "
+    return f"{text}at most {evidence.duration_text(within - off)}"
 
 
 def undecided_joined(task: Task, block: Block, outcome: Outcome) -> list[str]:

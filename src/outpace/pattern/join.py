@@ -34,6 +34,9 @@ class Join:
     how
         "inner" for pairs alone; with "left" a row of the left side without a partner comes out too,
         once, with NULL for the right side, when no partner can come any more.
+    uncertain
+        How far the time between two rows may be off, as in `Query.uncertain`: rows are a pair that
+        may be one, and the column `confidence` says whether they are in any case.
     disorder
         How far each side may be out of order, and what becomes of late rows, as in
         `Query.disorder`; by default both are in order.
@@ -55,6 +58,7 @@ class Join:
     within: str | datetime.timedelta | int
     time: str
     how: JoinKind | str = JoinKind.INNER
+    uncertain: str | datetime.timedelta | int | None = None
     disorder: Disorder | None = None
     name: str = "join"
 
@@ -71,6 +75,7 @@ class Join:
                 where="within",
                 hint='write within="5 min", or a number in units of the time column',
             )
+        uncertain = None if self.uncertain is None else _uncertain(self.uncertain, within)
         a_text(self.time, "the column of event time", hint='write time="ts"')
         if self.disorder is not None:
             an_instance(self.disorder, Disorder, "disorder", hint='write disorder=op.KSlack("2 s")')
@@ -78,12 +83,34 @@ class Join:
         a_text(self.name, "the name of a join")
         object.__setattr__(self, "on", tuple(names))
         object.__setattr__(self, "within", within)
+        object.__setattr__(self, "uncertain", uncertain)
         object.__setattr__(self, "how", one_of(JoinKind, self.how, "how"))
 
     @property
     def outline(self) -> Query:
         """What is known of the query that joins without the columns: name, time and disorder."""
         return replace(Query(self.name).order_by(self.time), order_of_arrival=self.disorder)
+
+
+def _uncertain(
+    bound: str | datetime.timedelta | int, within: datetime.timedelta | int
+) -> datetime.timedelta | int:
+    """Return how far the time between two rows may be off."""
+    value = Query().uncertain(bound).uncertainty
+    assert value is not None
+    if isinstance(value.bound, int) is not isinstance(within, int):
+        raise BindError(
+            "uncertain and within are in different units",
+            where="uncertain",
+            hint="give two durations, or two numbers in units of the time column",
+        )
+    if value.bound > within:  # type: ignore[operator]  # Both are integers, or both durations.
+        raise BindError(
+            "uncertain must not be longer than within",
+            where="uncertain",
+            detail="else no pair would be sure",
+        )
+    return value.bound
 
 
 def _check_disorder(disorder: Disorder) -> None:

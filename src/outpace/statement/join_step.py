@@ -1,10 +1,11 @@
 """JOIN … WITHIN in a statement: two tables joined by equal columns and by time.
 
     orders AS o LEFT JOIN payments AS p ON o.id = p.id
-        WITHIN INTERVAL '5' MINUTE BETWEEN o.ts AND p.ts DISORDER SLACK '30 s'
+        WITHIN INTERVAL '5' MINUTE UNCERTAIN '50 ms' BETWEEN o.ts AND p.ts DISORDER SLACK '30 s'
 
-BETWEEN may be left out where MATCH_RECOGNIZE follows, whose order tells the time. The result is a
-table with the columns of `outpace.join`, in which `o.amount` is a column that stands for it.
+UNCERTAIN and DISORDER may be left out; BETWEEN may where MATCH_RECOGNIZE follows, whose order tells
+the time. The result is a table with the columns of `outpace.join`, in which `o.amount` is a column
+that stands for it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class JoinClause:
         The tokens of the tables, from and up to.
     names
         What the tables are called, in lower case; None where one has no name.
-    how, on, within, times, disorder
+    how, on, within, uncertain, times, disorder
         What it says: columns of the left and the right side, and of their times, if it says them.
     """
 
@@ -69,6 +70,7 @@ class JoinClause:
     how: JoinKind
     on: tuple[ColumnPair, ...]
     within: Duration
+    uncertain: Duration | None
     times: ColumnPair | None
     disorder: Disorder | None
 
@@ -169,6 +171,7 @@ class JoinReader:
         on = self._condition(condition, within, names)
         cursor.index = within + 1
         duration = read_span(cursor)
+        uncertain = read_span(cursor) if cursor.accept("UNCERTAIN") else None
         times = None
         if cursor.accept("BETWEEN"):
             first = self._column(names)
@@ -178,7 +181,9 @@ class JoinReader:
         close = cursor.index - 1
         if self._tokens[start - 1].key == "(" and self._tokens[close + 1].key == ")":
             start, close = start - 1, close + 1
-        return JoinClause(start, close, factors, names, how, on, duration, times, disorder)
+        return JoinClause(
+            start, close, factors, names, how, on, duration, uncertain, times, disorder
+        )
 
     def _name(self, start: int, stop: int) -> str | None:
         last = self._tokens[stop - 1]

@@ -346,13 +346,19 @@ class _StatementSplitter:
             )
             for start, stop in join.factors
         ]
-        asked = Join(
-            on=[left.value for left, _ in join.on],
-            within=join.within,
-            time=times[0].value,
-            how=join.how,
-            disorder=join.disorder,
-        )
+        span = self.tokens[join.start].span.join(self.tokens[join.close].span)
+        try:
+            asked = Join(
+                on=[left.value for left, _ in join.on],
+                within=join.within,
+                time=times[0].value,
+                how=join.how,
+                uncertain=join.uncertain,
+                disorder=join.disorder,
+            )
+        except OutpaceError as error:
+            error.span = span
+            raise error.located(self.text, "statement").in_sql() from None
         renamed: dict[str, str] = {}
         compared = (*join.on, times)
         for left, right in ((one.value, other.value) for one, other in compared):
@@ -364,7 +370,6 @@ class _StatementSplitter:
                 )
         joined = JoinedTables(sources[1], asked, renamed, compared, self.references[join])
         table = f"{self.prefix}{len(self.steps) + 1}"
-        span = self.tokens[join.start].span.join(self.tokens[join.close].span)
         return Step(table, sources[0], Query("join"), span, joined=joined)
 
     def _references(self, join: JoinClause, clauses: list[range]) -> tuple[Reference, ...]:

@@ -77,6 +77,8 @@ def connection():
          [(1, "tea", 5)]),
         (f"SELECT * EXCLUDE (ts_left, ts_right, item) FROM {INNER} WHERE p.amount = 1",
          ["id", "ts", "amount_left", "amount_right"], [(1, 14, 5, 1)]),
+        (f"SELECT p.amount, confidence FROM {INNER.replace('WITHIN 5', 'WITHIN 3 UNCERTAIN 1')}",
+         ["amount", "confidence"], [(4, "CONFIRMED"), (1, "UNCERTAIN")]),
         ("SELECT within FROM (SELECT 3 AS within)", ["within"], [(3,)]),
     ],
 )  # fmt: skip
@@ -110,6 +112,9 @@ def test_another_dialect_is_translated_around_it(connection) -> None:
         (INNER.replace("o.id", "o.item"), BindError, "'item' has varchar", "item"),
         (INNER.replace("WITHIN 5", "WITHIN INTERVAL '5' MINUTE"), BindError,
          "within is a duration", "ts"),
+        (INNER.replace("WITHIN 5", "WITHIN 5 UNCERTAIN 6"), BindError,
+         "uncertain must not be longer than within", None),
+        (f"{INNER} DISORDER SPECULATIVE", UnsupportedError, "op.Speculative does not go", None),
         (JOIN.format("RIGHT JOIN"), UnsupportedError, "RIGHT JOIN has no WITHIN", "RIGHT"),
         (f"{INNER} JOIN payments r ON o.id = r.oid WITHIN 5 BETWEEN o.ts AND r.paid_at",
          UnsupportedError, "takes two tables, not a join", None),

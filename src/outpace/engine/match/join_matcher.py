@@ -2,7 +2,8 @@
 
 A pair is final with its later row, which is the one that completes it. A left row without a partner
 is final when no row can come any more that would be one. Of the rows whose time has not passed by
-as much, all are kept, and of left ones whether they are in a pair; nothing else is.
+as much, all are kept, and of left ones whether they are in a pair; nothing else is. Where times are
+uncertain, pairs are those that may be some: sure is one whose rows are close enough in any case.
 """
 
 from __future__ import annotations
@@ -125,6 +126,9 @@ class JoinMatcher:
         rows = np.concatenate([pairs.reshape(-1), alone])
         awaited = np.full(len(start), NO_TIME)
         awaited[len(pairs) :] = block.times[alone] + self._width - 1
+        confirmed = None
+        if (known := self.task.bound.uncertainty) is not None:
+            confirmed = block.times[last] - block.times[start] < self._width - 2 * known.bound
         settled = block.arrivals[last].astype(np.int64)
         settled[len(pairs) :] = block.passed_at(awaited[len(pairs) :])
         owner = np.repeat(np.arange(len(resume.number)), np.diff(block.segments))
@@ -137,6 +141,7 @@ class JoinMatcher:
             positions=self._positions[side[rows]],
             settled=settled,
             awaited=awaited,
+            confirmed=confirmed,
         )
         if len(alone):
             # Two lists in order: a row alone comes before the next one that is too far behind.

@@ -513,7 +513,7 @@ class PartitionMatcher(Stateful):
         """
         if self.task.bound.within is None or self._reach.ahead:
             return
-        if self.task.bound.uncertainty is not None:
+        if self.task.bound.uncertainty is not None and self.task.bound.query.join is None:
             self._wait_uncertain(keys, times, begin, end)
             return
         each = self._withins(keys)

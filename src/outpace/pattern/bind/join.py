@@ -142,9 +142,13 @@ def _query(join: Join, keys: list[str], time: str, shown: list[list[str]]) -> Qu
             R=f"{SOURCE} = '{SIDES[1]}'{present}",
         )
         .measures(outputs)
-        # Both are integers, or both durations.
+        # All are integers, or all durations.
         .within(join.within + tick)  # type: ignore[operator]
     )
+    if join.uncertain is not None:
+        # All pairs are found that may be some.
+        widest = join.within + join.uncertain + tick  # type: ignore[operator]
+        query = query.within(widest).uncertain(join.uncertain)
     assert isinstance(join.how, JoinKind)
     return replace(query, join=join.how, order_of_arrival=join.disorder)
 

@@ -104,6 +104,16 @@ def bind_uncertainty(
         by time are.
     """
     assert query.uncertainty is not None
+    if CONFIDENCE in map(str.lower, (*query.partitions, *(one.name for one in measures))):
+        raise BindError(
+            f"the result has a column '{CONFIDENCE}' already",
+            where="uncertain",
+            hint="rename that column, or measure",
+        )
+    if query.join is not None:
+        # Only how far apart two rows are decides, and not the order of others.
+        assert within is not None, "a join is within a bound"
+        return BoundUncertainty(bound, within, None, ())
     ways = ways_of(query.tree or ast.Empty(), [predicate.name for predicate in predicates])
     _check_rules(query, ways)
     for way in ways:
@@ -115,12 +125,6 @@ def bind_uncertainty(
                     f"measure {measure.name} reads the event before or after another",
                     "leave out PREV and NEXT: nobody knows which event that is",
                 )
-    if CONFIDENCE in map(str.lower, (*query.partitions, *(one.name for one in measures))):
-        raise BindError(
-            f"the result has a column '{CONFIDENCE}' already",
-            where="uncertain",
-            hint="rename that column, or measure",
-        )
     if window is not None:
         # All events of a window are so close, and what must not be at the end ends with it.
         within = window if within is None else min(window, within)

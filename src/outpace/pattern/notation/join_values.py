@@ -20,13 +20,21 @@ def join_settings(join: Join) -> dict[str, Any]:
 
     Examples
     --------
-    >>> join_settings(Join(on="id", within="5 min", time="ts"))
-    {'on': ['id'], 'within': '5 minutes', 'time': 'ts', 'how': 'inner'}
+    >>> join_settings(Join(on="id", within="5 min", time="ts", uncertain="1 s"))
+    {'on': ['id'], 'within': '5 minutes', 'time': 'ts', 'how': 'inner', 'uncertain': '1 second'}
     """
     assert isinstance(join.how, JoinKind)
-    within = join.within
-    exact = print_duration(within) if isinstance(within, datetime.timedelta) else within
-    return {"on": list(join.on), "within": exact, "time": join.time, "how": join.how.value}
+    within, uncertain = (
+        print_duration(span) if isinstance(span, datetime.timedelta) else span
+        for span in (join.within, join.uncertain)
+    )
+    return {
+        "on": list(join.on),
+        "within": within,
+        "time": join.time,
+        "how": join.how.value,
+        "uncertain": uncertain,
+    }
 
 
 def write_join(join: Join) -> dict[str, Any]:
@@ -91,4 +99,6 @@ def check_join(join: Join, saved: object) -> None:
 
 
 def _shown(value: object) -> str:
+    if value is None:
+        return "none"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -78,9 +78,10 @@ def fed(join: op.Join, sides: list[Rows], schemas, rng, *, tell: bool = False) -
 @given(two_sides())
 def test_tables_and_streams_are_joined_as_nested_loops_do(given) -> None:
     left, right, within, how, rng = given
-    wanted = joined(left, right, within, how)
+    uncertain = int(rng.integers(1, within + 1)) if within and rng.random() < 0.4 else None
+    wanted = joined(left, right, within, how, uncertain)
     sides = [table(rows, schema) for rows, schema in zip((left, right), SCHEMAS, strict=True)]
-    settings: Any = {"on": "id", "within": within, "time": "ts", "how": how}
+    settings: Any = {"on": "id", "within": within, "time": "ts", "how": how, "uncertain": uncertain}
     assert op.join(*sides, **settings).to_pylist() == wanted
     join = op.Join(**settings)
     assert fed(join, [left, right], SCHEMAS, rng, tell=bool(rng.integers(0, 2))) == wanted
@@ -101,11 +102,13 @@ def test_what_a_reorderer_repairs_and_what_late_rows_correct_is_the_join_of_the_
         sides.append([rows[place] for place in np.argsort(late_by)])
         # Rows of one time without a number come as they came.
         rows[:] = sorted(rows if numbered else sides[-1], key=lambda row: row["ts"])
-    settings: Any = {"on": "id", "within": within, "time": "ts", "how": how}
+    uncertain = int(rng.integers(1, within + 1)) if within and rng.random() < 0.4 else None
+    settings: Any = {"on": "id", "within": within, "time": "ts", "how": how, "uncertain": uncertain}
     disorder = op.KSlack(slack) if late == "drop" else op.KSlack(1, late=late, horizon=1000)
     came = fed(op.Join(**settings, disorder=disorder), sides, schemas, rng)
-    wanted = [tuple(row.values()) for row in joined(left, right, within, how)]
-    names = ("id", "ts", "ts_left", "v_left", "a", "ts_right", "v_right")
+    wanted = [tuple(row.values()) for row in joined(left, right, within, how, uncertain)]
+    names = ["id", "ts", "ts_left", "v_left", "a", "ts_right", "v_right"]
+    names += [] if uncertain is None else ["confidence"]
     shown = [tuple(row[name] for name in names) for row in came]
     if late == "drop":
         assert shown == wanted
@@ -114,6 +117,65 @@ def test_what_a_reorderer_repairs_and_what_late_rows_correct_is_the_join_of_the_
     for values, row in zip(shown, came, strict=True):
         counted[values] += row["diff"]
     assert +counted == Counter(wanted)
+
+
+@examples(25)
+@given(two_sides(), st.integers(1, 6))
+def test_an_uncertain_join_has_what_is_true_and_is_sure_of_nothing_else(given, uncertain) -> None:
+    true_left, true_right, within, how, rng = given
+    seen = [[dict(row) for row in rows] for rows in (true_left, true_right)]
+    for row in (row for rows in seen for row in rows):
+        # Twice the time, so that a clock may be off by half of the bound.
+        row["ts"] = 2 * row["ts"] + int(rng.integers(-uncertain, uncertain + 1))
+    for row in (*true_left, *true_right):
+        row["ts"] *= 2
+    sides = [
+        table(sorted(rows, key=lambda row: row["ts"]), schema)
+        for rows, schema in zip(seen, SCHEMAS, strict=True)
+    ]
+    within = 2 * (within + uncertain)
+    settings: Any = {"on": "id", "within": within, "time": "ts", "how": how}
+    found = op.join(*sides, **settings, uncertain=2 * uncertain).to_pylist()
+    ids = {(row["v_left"], row["v_right"]): row["confidence"] for row in found}
+    true = {(row["v_left"], row["v_right"]) for row in joined(true_left, true_right, within, how)}
+    assert {pair for pair, confidence in ids.items() if confidence == "CONFIRMED"} <= true
+    # A left row whose pairs are all in doubt may be alone, which its pairs say.
+    assert {pair for pair in true if pair[1] is not None} <= set(ids)
+    for alone in (pair[0] for pair in true if pair[1] is None):
+        own = {confidence for pair, confidence in ids.items() if pair[0] == alone}
+        assert (alone, None) in ids or own == {"UNCERTAIN"}
+
+
+def test_an_uncertain_join_does_not_go_on_as_another() -> None:
+    settings: Any = {"on": "id", "within": 5, "time": "ts"}
+    join = op.Join(**settings, uncertain=2)
+    stream = op.open(join, schema=tuple(table([], schema).schema for schema in SCHEMAS))
+    saved = stream.state()
+    with pytest.raises(StateError, match="another `uncertain`"):
+        op.resume(op.Join(**settings), saved)
+    with pytest.raises(StateError, match="another `uncertain`"):
+        op.resume(op.Join(**settings, uncertain=3), saved)
+
+
+@pytest.mark.parametrize(
+    ("uncertain", "error"),
+    [
+        (6, "must not be longer than within"),
+        ("5 ms", "different units"),
+        (0, "longer than nothing"),
+        (True, "uncertain"),
+        ("soon", "uncertain"),
+    ],
+)
+def test_what_is_no_bound_of_a_join_is_refused(uncertain, error) -> None:
+    with pytest.raises(OutpaceError, match=error):
+        op.Join(on="id", within=5, time="ts", uncertain=uncertain)
+
+
+def test_a_column_of_an_uncertain_join_cannot_have_the_name_of_the_confidence() -> None:
+    sides = [{"id": [1], "ts": [1], "Confidence": [1]}, {"id": [1], "ts": [1], "b": [1]}]
+    with pytest.raises(BindError, match="has a column 'confidence' already"):
+        op.join(*sides, on="id", within=5, time="ts", uncertain=1)
 
 
 @pytest.mark.parametrize("numbers", [None, [[1, 0, 2], [2, 1]], [[None, 3, 3], [None, 3]]])

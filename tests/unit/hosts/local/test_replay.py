@@ -825,6 +825,17 @@ def test_steps_of_a_join_tell_pairs_and_who_waits_on_each_side(folder: Path, how
     assert "undecided" not in texts[-1]
 
 
+def test_an_uncertain_join_says_how_well_times_are_known(folder: Path) -> None:
+    sides = [pa.schema({"id": pa.int64(), "ts": pa.int64(), name: pa.int64()}) for name in "ab"]
+    join = op.Join(on="id", within=5, time="ts", uncertain=2)
+    stream = op.open(join, schema=sides, record=folder)
+    stream.push({"id": [1], "ts": [10], "a": [1]}, "left")
+    stream.push({"id": [1], "ts": [16], "b": [1]}, "right")
+    stream.finish()
+    text = "\n".join(step.explain() for step in op.replay(folder))
+    assert "at 10 and row 1 of right at 16 are 6 apart, known to within 2, at most 5" in text
+
+
 def test_a_join_says_who_has_no_partner_yet_and_counts_many(folder: Path) -> None:
     kind = pa.timestamp("us", "UTC")
     sides = [pa.schema({"id": pa.int64(), "ts": kind, name: pa.int64()}) for name in "ab"]
