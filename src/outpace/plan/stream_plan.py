@@ -47,10 +47,10 @@ from outpace.pattern.types import is_string, type_name, value_type
 from outpace.plan.crossing import Crossing, plan_crossing
 from outpace.plan.plan import Division, Plan
 
-#: What is said where alpha follows the load.
 #: Spark's readers put the text of a record that they cannot read into a column of this name.
 CORRUPT: Final = "_corrupt_record"
 
+#: What is said where alpha follows the load.
 _EARLIER: Final = "the less the stage has to do, the less events wait"
 
 
