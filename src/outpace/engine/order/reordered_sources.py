@@ -209,7 +209,7 @@ class ReorderedSources(Order):
         timers = [self._each[source].timer for source in self._live()]
         if self._silence is not None and self._arrival is None:
             # Who waits for missing events is not silent before they are given up.
-            timers.append(self._silence.timer_but(self._missing()))
+            timers.append(self._silence.timer(self._missing()))
         return min((timer for timer in timers if timer is not None), default=None)
 
     def watermark_of(self, source: str) -> int:

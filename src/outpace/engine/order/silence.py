@@ -39,7 +39,7 @@ class Silence(SavedPart):
     >>> silence = Silence(["east", "west"], 10)
     >>> _ = silence.hear({"east": 0, "west": 0}, 0)
     >>> _ = silence.hear({"east": 9}, 9)
-    >>> silence.timer, silence.find(10), silence.silent
+    >>> silence.timer(), silence.find(10), silence.silent
     (10, True, {'west'})
     """
 
@@ -62,12 +62,7 @@ class Silence(SavedPart):
         """The sources that others wait for."""
         return [source for source in self._open if source not in self.silent]
 
-    @property
-    def timer(self) -> int | None:
-        """When the next source is silent, if it does not speak."""
-        return self.timer_but()
-
-    def timer_but(self, missing: Container[str] = ()) -> int | None:
+    def timer(self, missing: Container[str] = ()) -> int | None:
         """Return when the next source is silent, if it does not speak, but those that wait."""
         patient = [one for one in self.live if self._patience[one] != _NEVER and one not in missing]
         return min(map(self._ends, patient), default=None) if self._counts else None
