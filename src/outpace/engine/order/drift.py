@@ -14,7 +14,7 @@ Memory: eight exchanges. Paper: Rajendran 2019, 3.2.2, equations 3.12 to 3.15.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from typing import Final
 
 import numpy as np
@@ -105,7 +105,7 @@ class SourceClock(Stateful):
         both = (exchange.received - exchange.asked) + (exchange.answered - exchange.heard)
         back = round_trip < 0 or exchange.answered < exchange.received
         if back or round_trip >= _FARTHEST or abs(both) >= 2 * _FARTHEST:
-            self.reading = _replaced(known, refused=known.refused + 1)
+            self.reading = replace(known, refused=known.refused + 1)
             return False
         sample = _ClockSample(round_trip, both // 2, exchange.answered)
         best = self._best(sample.at)
@@ -115,7 +115,7 @@ class SourceClock(Stateful):
         self._samples = [*([] if jumped else self._samples[1 - KEPT :]), sample]
         best_now = self._best(sample.at)
         assert best_now is not None
-        self.reading = _replaced(
+        self.reading = replace(
             known,
             drift=best_now.drift,
             bound=best_now.bound(sample.at),
@@ -137,9 +137,8 @@ class SourceClock(Stateful):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        samples = [[one.round_trip, one.drift, one.at] for one in self._samples]
-        reading = {name: getattr(self.reading, name) for name in _FIELDS}
-        return State({"samples": samples, **reading})
+        samples = [[*astuple(one)] for one in self._samples]
+        return State({"samples": samples, **asdict(self.reading)})
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
@@ -155,14 +154,9 @@ class SourceClock(Stateful):
             integer(named, "drift", range(-_FARTHEST, _FARTHEST))
             self._samples.append(_ClockSample(**{name: integer(named, name) for name in names}))
         integer(numbers, "drift", range(-_FARTHEST, _FARTHEST))
-        self.reading = ClockReading(**{name: integer(numbers, name) for name in _FIELDS})
+        self.reading = ClockReading(
+            **{one.name: integer(numbers, one.name) for one in fields(ClockReading)}
+        )
 
     def _best(self, now: int) -> _ClockSample | None:
         return min(self._samples, key=lambda one: one.bound(now), default=None)
-
-
-_FIELDS: Final = ("drift", "bound", "exchanges", "refused", "jumps")
-
-
-def _replaced(reading: ClockReading, **changed: int) -> ClockReading:
-    return ClockReading(**{name: changed.get(name, getattr(reading, name)) for name in _FIELDS})
