@@ -72,9 +72,9 @@ class SlackChain(Order):
         return self._slacks[-1]
 
     @property
-    def now(self) -> int:
+    def greatest(self) -> int:
         """The greatest time that events had since it was made, or that is saved."""
-        return self._links[0].now
+        return self._links[0].greatest
 
     @property
     def oldest(self) -> int:
@@ -96,7 +96,7 @@ class SlackChain(Order):
 
     def _pass_on(self, released: ReleasedEvents, *, ended: bool = False) -> ReleasedEvents:
         """Let events that a link lets go, late ones too, wait at the next; return all of them."""
-        found, greatest = [released], self._links[0].greatest
+        found, greatest = [released], self.greatest
         for link, slack in zip(self._links[1:], self._slacks[1:], strict=True):
             rows = as_table(released.rows)
             if released.late is not None:

@@ -230,7 +230,7 @@ class Order(SavedPart, ABC):
     @property
     def now(self) -> int:
         """How far the clock has come by which it decides; NO_TIME while nobody knows."""
-        return self.watermark
+        return self.greatest
 
     @property
     def oldest(self) -> int:

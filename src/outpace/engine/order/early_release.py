@@ -171,11 +171,6 @@ class EarlyOrder(Order):
         """The greatest time that events had; NO_TIME while none came."""
         return self._early.greatest
 
-    @property
-    def now(self) -> int:
-        """How far the clock has come by which it decides."""
-        return self._early.greatest
-
     def _reach(
         self, rows: pa.Table, early: EarlyRelease, certain: int, greatest: int
     ) -> tuple[pa.Table | None, SortedRun, EarlyRelease]:

@@ -89,7 +89,7 @@ class SourceOrder(Order):
         return self._watermark
 
     @property
-    def now(self) -> int:
+    def greatest(self) -> int:
         """The greatest time of the events of any source."""
         latest = self._merge.latest
         return latest if latest == NO_TIME else latest // self._ticks

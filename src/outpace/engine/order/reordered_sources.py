@@ -190,7 +190,7 @@ class ReorderedSources(Order):
         return self._watermark
 
     @property
-    def now(self) -> int:
+    def greatest(self) -> int:
         """The greatest time of the events of any source: they wait for each other by time."""
         return self._greatest
 

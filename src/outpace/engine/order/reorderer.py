@@ -141,11 +141,6 @@ class Reorderer(Order):
         return max(self._clock.greatest, self._seen)
 
     @property
-    def now(self) -> int:
-        """The greatest time that events had."""
-        return self.greatest
-
-    @property
     def slack(self) -> int:
         """How far the watermark stays behind the greatest time; 0 where it is told."""
         return self._clock.slack or 0
