@@ -21,6 +21,8 @@ Numbers = npt.NDArray[Any]
 
 #: A `watermark` before any time.
 NO_TIME = np.iinfo(np.int64).min
+#: One behind all time: what still waits for time then ends.
+END_OF_TIME: Final = int(np.iinfo(np.int64).max)
 
 
 #: Integers that are added to at once; so many stay near the processor.

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import END_OF_TIME, NO_TIME, Integers
 from outpace.engine.emission import ChangeCounters
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events, no_events
 from outpace.engine.intake import Intake
@@ -61,8 +61,6 @@ from outpace.pattern.schedulers import Scheduler
 
 #: What a front hears.
 _FrontInput: TypeAlias = Stimulus | TableArrived | Reply | TurnEnded | BatchBegun | EventsRecalled
-#: A time behind all others.
-_END: Final = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True)
@@ -564,7 +562,7 @@ class Front(Stateful):
         if retained is None:
             yield Routed(arrived, watermark, ended)
         else:
-            certain = _END if ended else certain
+            certain = END_OF_TIME if ended else certain
             now = self.intake.order.now
             yield Routed(arrived, watermark, ended, certain, again, retained.oldest, now)
 

@@ -17,14 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Bytes, Floats, Integers
+from outpace.engine.arrays import END_OF_TIME, NO_TIME, Bytes, Floats, Integers
 from outpace.engine.kernels import slack as kernel
 from outpace.engine.kernels.grouping import ORDERED, UNORDERED, order_runs
 from outpace.engine.rows.partition import one_array
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integers, require
 
-_LAST: Final = int(np.iinfo(np.int64).max)
 _NO_VALUES: Final = np.zeros(0)
 
 
@@ -52,7 +51,7 @@ class SlackRule:
 
     kind: int = kernel.FIXED
     at_least: int = 0
-    at_most: int = _LAST
+    at_most: int = END_OF_TIME
     share: float = 1.0
     length: int = 1
     low: float = 1.0
@@ -117,7 +116,7 @@ class Clock(Stateful):
         )
         self._numbers = np.zeros(kernel.NUMBERS, np.int64)
         self._numbers[[kernel.GREATEST, kernel.WATERMARK, kernel.CELL]] = NO_TIME
-        self._numbers[kernel.PENDING] = _LAST
+        self._numbers[kernel.PENDING] = END_OF_TIME
         self._numbers[kernel.SLACK] = rule.at_least
         self._fractions = np.zeros(kernel.FRACTIONS)
         self._fractions[kernel.ALPHA] = 1.0
@@ -147,10 +146,11 @@ class Clock(Stateful):
     def latest(self) -> int:
         """The latest time that an event which was just shown may have."""
         if self.ahead is None:
-            return _LAST
+            return END_OF_TIME
         if self.rule is not None:
             return self.greatest
-        return _LAST if self.watermark == NO_TIME else min(self.watermark + self.ahead, _LAST)
+        known = self.watermark != NO_TIME
+        return min(self.watermark + self.ahead, END_OF_TIME) if known else END_OF_TIME
 
     def follow(
         self, times: Integers, values: Floats = _NO_VALUES, *, at_once: bool = False

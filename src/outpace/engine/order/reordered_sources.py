@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import END_OF_TIME, NO_TIME, Integers
 from outpace.engine.message import ClockExchange, EventsArrived
 from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents, with_flags
 from outpace.engine.order.drift import UNKNOWN, ClockReading, SourceClock
@@ -42,8 +42,6 @@ from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bind.uncertainty import CLOCK_ERROR
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Late
-
-_NEVER: Final = int(np.iinfo(np.int64).max)
 
 
 class ReorderedSources(Order):
@@ -482,7 +480,7 @@ class ReorderedSources(Order):
             return {}
         found = {}
         for name, own in moments.items():
-            reached = np.full(len(own), _NEVER)
+            reached = np.full(len(own), END_OF_TIME)
             for source in live:
                 at = np.full(len(own), self._watermarks[source])
                 if (moved_by := steps.get(source)) is not None:
@@ -554,7 +552,7 @@ class ReorderedSources(Order):
         """Take note of how far time has come in a source, by its own clock."""
         drift, greatest = self._drift(source), self._each[source].greatest
         if watermark != NO_TIME:
-            self._watermarks[source] = min(watermark + drift, _NEVER)
+            self._watermarks[source] = min(watermark + drift, END_OF_TIME)
         if greatest != NO_TIME:
             self._greatest = max(self._greatest, greatest + drift)
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from statistics import NormalDist
 from typing import Final
 
-import numpy as np
-
+from outpace.engine.arrays import END_OF_TIME
 from outpace.engine.kernels import slack as kernel
 from outpace.engine.order.clock import SlackRule, fixed
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.disorder import WindowAggregate
-
-_LAST: Final = int(np.iinfo(np.int64).max)
 
 _AGGREGATES: Final = {
     WindowAggregate.COUNT: kernel.COUNT_OF,
@@ -79,4 +76,4 @@ def window_coverage(disorder: BoundDisorder) -> SlackRule:
 
 def _bounds(disorder: BoundDisorder) -> tuple[int, int]:
     least, most = disorder["at_least"], disorder["at_most"]
-    return least or 0, _LAST if most is None else most
+    return least or 0, END_OF_TIME if most is None else most

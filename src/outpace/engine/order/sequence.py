@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.arrays import END_OF_TIME, NO_TIME, Booleans, Integers
 from outpace.engine.kernels import sequence as kernel
 from outpace.engine.kernels.grouping import is_ascending_in_groups
 from outpace.engine.message import EventsArrived
@@ -426,7 +426,7 @@ class SequenceOrder(Order):
 
     def _least(self, rows: pa.Table) -> int:
         times: Any = as_integers(rows.column(self._time).drop_null())
-        return int(times.min()) if len(times) else int(np.iinfo(np.int64).max)
+        return int(times.min()) if len(times) else END_OF_TIME
 
 
 def _countable(numbers: pa.ChunkedArray) -> Booleans:

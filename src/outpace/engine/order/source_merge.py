@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers, pooled
+from outpace.engine.arrays import END_OF_TIME, NO_TIME, Integers, pooled
 from outpace.engine.event import EVENT_ID
 from outpace.engine.kernels.merge import count_out_of_order, merge_runs
 from outpace.engine.order.contract import ReleasedEvents
@@ -214,7 +214,7 @@ class SourceMerge(SavedPart):
         """Promise that no later event of a source has a time before `time`."""
         number = self._number(source)
         waiting = self._waiting[number]
-        waiting.time = max(waiting.time, min(time, int(np.iinfo(np.int64).max)))
+        waiting.time = max(waiting.time, min(time, END_OF_TIME))
         self._least[number] = waiting.least(number)
 
     def finish(self, source: str) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import END_OF_TIME, Integers
 from outpace.engine.order.contract import AdmittedEvents
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.source_merge import ticks_of
@@ -29,8 +29,6 @@ OWNER: Final = pa.field("__outpace_source", pa.int64())
 
 #: So many pieces of events wait before they are put in order.
 _PIECES: Final = 256
-
-_NEVER: Final = int(np.iinfo(np.int64).max)
 
 
 class WaitingEvents(Stateful):
@@ -53,7 +51,7 @@ class WaitingEvents(Stateful):
         self._runs = SortedRuns(schema.append(OWNER))
         #: What sources have let go lately, as it lies, and the first of its times.
         self._fresh: list[AdmittedEvents] = []
-        self._first = _NEVER
+        self._first = END_OF_TIME
         #: How many events of each source wait.
         self.counts = np.zeros(sources, np.int64)
 
@@ -122,7 +120,7 @@ class WaitingEvents(Stateful):
 
     def _sorted(self, others: list[AdmittedEvents]) -> SortedRun:
         """Take what sources have let go lately, and other events, in the order of time."""
-        every, self._fresh, self._first = [*others, *self._fresh], [], _NEVER
+        every, self._fresh, self._first = [*others, *self._fresh], [], END_OF_TIME
         shifted = any(one.shifted for one in every)
         if len(every) == 1 and every[0].places is None:
             (one,) = every

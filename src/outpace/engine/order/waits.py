@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.compiler.kernel import read_only
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import END_OF_TIME, NO_TIME, Integers
 from outpace.engine.kernels.waits import NO_NUMBER, wait_for_numbers, wait_for_time
 from outpace.engine.order.contract import Order, OrderCounters, ReleasedEvents, WatermarkSteps
 from outpace.engine.order.moments import arrivals_of
@@ -32,8 +32,6 @@ from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.pattern.bind.disorder import BoundDisorder
-
-_NEVER: Final = int(np.iinfo(np.int64).max)
 
 _NOTHING: Final = np.zeros(0, np.int64)
 _NO_STEPS: Final = WatermarkSteps(_NOTHING, _NOTHING, _NOTHING, int(NO_TIME))
@@ -127,7 +125,7 @@ class Waits(Stateful):
         self.events += released.rows.num_rows
         self._skipped += 1
         # Who tells that all time is over does not let it pass.
-        now = self._now if order.now == _NEVER else order.now
+        now = self._now if order.now == END_OF_TIME else order.now
         if now == NO_TIME or (self._skipped < self._every and not last):
             return
         self._skipped = 0

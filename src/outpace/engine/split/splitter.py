@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import END_OF_TIME, NO_TIME, Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.rows.times import passed
@@ -24,9 +24,6 @@ from outpace.engine.state import ANY, NATURAL, SavedPart, State
 from outpace.errors import DataError
 from outpace.pattern.bind.window_kinds import BoundWindows
 from outpace.pattern.values import TIME_LIMIT
-
-#: A watermark behind all time: what still waits for time then ends.
-END_OF_TIME: Final = np.iinfo(np.int64).max
 
 
 class Splitter(SavedPart, ABC):

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.arrays import END_OF_TIME, Booleans, Integers
 from outpace.engine.evaluate.columns import predicate_mask
 from outpace.engine.event import Events
 from outpace.engine.kernels import window_table as kernels
 from outpace.engine.kernels.window_table import split_by_bits, split_by_session, split_by_time
-from outpace.engine.split.splitter import END_OF_TIME, Splitter
+from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.windows import OPEN, Linear, LinearWindows, Split, Windows
 from outpace.engine.state import ANY, NATURAL, integers, require
 from outpace.errors import StateError

@@ -19,11 +19,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import END_OF_TIME, Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels import time_windows as kernel
 from outpace.engine.snapshot import Stateful
-from outpace.engine.split.splitter import END_OF_TIME, Splitter
+from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.table import ROOM, as_read, enlarged
 from outpace.engine.split.windows import OPEN, Linear, LinearWindows, Split, Windows
 from outpace.engine.state import ANY, integers

@@ -25,7 +25,7 @@ from weakref import WeakSet
 
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME
+from outpace.engine.arrays import END_OF_TIME, NO_TIME
 from outpace.engine.event import EVENT_ID
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
@@ -39,7 +39,6 @@ from outpace.engine.message import (
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import with_reasons
-from outpace.engine.rows.deadlines import NEVER
 from outpace.engine.rows.times import as_integer
 from outpace.engine.state import State, reading
 from outpace.engine.window_match.result import WindowMatches
@@ -274,7 +273,7 @@ class StreamMatcher(OpenStream[WholeOperator, pa.Table]):
     def _found(self, stimulus: Stimulus) -> pa.Table:
         emit = self._emits[self._query.name]
         ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
-        return self._marked(emit.matches, NEVER if ended else emit.watermark)
+        return self._marked(emit.matches, END_OF_TIME if ended else emit.watermark)
 
     #: How a query says that events come out of order.
     _disorder_hint = 'write disorder(op.KSlack("2 s"))'
