@@ -26,8 +26,8 @@ from outpace.engine.rows.times import as_integers
 #: Pieces of events, and which of these each has.
 Pieces: TypeAlias = Iterator[tuple[EventsArrived, slice]]
 #: Takes events, when each arrived, rising, and where each was among those that came. Or takes none,
-#: and says which pieces of them are to be taken one after the other.
-TakePiece: TypeAlias = Callable[[EventsArrived, Integers, Integers], ReleasedEvents | Pieces]
+#: and says which pieces of them are to be taken one after the other; None: two halves.
+TakePiece: TypeAlias = Callable[[EventsArrived, Integers, Integers], ReleasedEvents | Pieces | None]
 
 
 def arrivals_of(column: pa.ChunkedArray) -> Integers:
@@ -35,7 +35,7 @@ def arrivals_of(column: pa.ChunkedArray) -> Integers:
     return as_integers(one_array(column))
 
 
-def halves_of(events: EventsArrived, clock: Integers) -> Pieces:
+def _halves(events: EventsArrived, clock: Integers) -> Pieces:
     """Yield two pieces and which of the events they have; those of one moment stay together.
 
     Parameters
@@ -45,16 +45,16 @@ def halves_of(events: EventsArrived, clock: Integers) -> Pieces:
     """
     middle = clock[len(clock) // 2]
     cut = int(np.searchsorted(clock, middle)) or int(np.searchsorted(clock, middle, "right"))
-    return pieces_of(events, [cut])
+    return _pieces(events, [cut])
 
 
 def with_apart(events: EventsArrived, clock: Integers, moments: Integers) -> Pieces:
-    """Yield pieces, as `halves_of`: what arrived at certain moments, and what came between."""
+    """Yield pieces, each with which events it has: those of some moments, and those between."""
     ends = np.concatenate([np.searchsorted(clock, moments, side) for side in ("left", "right")])
-    return pieces_of(events, np.setdiff1d(ends, [0, len(clock)]).tolist())
+    return _pieces(events, np.setdiff1d(ends, [0, len(clock)]).tolist())
 
 
-def pieces_of(events: EventsArrived, cuts: Sequence[int]) -> Pieces:
+def _pieces(events: EventsArrived, cuts: Sequence[int]) -> Pieces:
     """Yield the pieces between some places, and which of the events each has.
 
     What is told with the events is of later ones than all of these.
@@ -72,7 +72,11 @@ def has_several(clock: Integers) -> bool:
 
 
 def take_moments(
-    order: Order, events: EventsArrived, clock: Integers, take: TakePiece
+    order: Order,
+    events: EventsArrived,
+    clock: Integers,
+    take: TakePiece,
+    before: Order | None = None,
 ) -> ReleasedEvents:
     """Let an order take events at once, or else in pieces; after an error it has taken none.
 
@@ -82,12 +86,13 @@ def take_moments(
         The order, the events, and when each arrived.
     take
         Takes events as they arrived.
+    before
+        The order as it stands, where one that takes events has changed after an error.
     """
     places = np.arange(len(clock))
     if not is_ascending(clock):
         places = np.argsort(clock, kind="stable")
         events, clock = replace(events, rows=moved(events.rows, places)), clock[places]
-    before = None
     given: list[ReleasedEvents] = []
     left = [(events, clock, places)]
     try:
@@ -98,6 +103,7 @@ def take_moments(
                 given.append(taken)
                 continue
             before = order.snapshot() if before is None else before
+            taken = _halves(piece, moments) if taken is None else taken
             left += reversed([(one, moments[part], own[part]) for one, part in taken])
     except BaseException:
         if before is not None:

@@ -21,7 +21,6 @@ from outpace.engine.order.drift import UNKNOWN, ClockReading, SourceClock
 from outpace.engine.order.moments import (
     Pieces,
     arrivals_of,
-    halves_of,
     has_several,
     take_moments,
     with_apart,
@@ -363,24 +362,22 @@ class ReorderedSources(Order):
         if self._silence is None and not self._meets_others:
             aside, _ = self._push_each(events, SourceShares.of(events, owners, self._names))
             return ReleasedEvents.joined([*aside, self._released()])
-        before, clock = self.snapshot(), np.full(events.rows.num_rows, events.arrival)
+        clock = np.full(events.rows.num_rows, events.arrival)
         if self._arrival is not None:
             clock = arrivals_of(events.rows.column(self._arrival))
         if self._silence is not None:
             clock = np.maximum(clock, self._silence.now)
 
-        def take(piece: EventsArrived, clock: Integers, own: Integers) -> ReleasedEvents | Pieces:
+        def take(
+            piece: EventsArrived, clock: Integers, own: Integers
+        ) -> ReleasedEvents | Pieces | None:
             return self._take_stretch(piece, None if owners is None else owners[own], clock)
 
-        try:
-            return take_moments(self, events, clock, take)
-        except BaseException:
-            self.become(before)
-            raise
+        return take_moments(self, events, clock, take, self.snapshot())
 
     def _take_stretch(
         self, events: EventsArrived, owners: Owners | None, clock: Integers
-    ) -> ReleasedEvents | Pieces:
+    ) -> ReleasedEvents | Pieces | None:
         """Take events at once if it stays the same who is silent, else in halves.
 
         Where it counts how far the others were when an event arrived that is late for its source,
@@ -398,7 +395,7 @@ class ReorderedSources(Order):
         if silence is not None:
             spoken = {name: clock[share] for name, share in shares.each()}
             if several and silence.changes(spoken, int(clock[-1]), self._missing()):
-                return halves_of(events, clock)
+                return None
         before = self.snapshot() if several and self._meets_others else None
         first = events.arrival if self._arrival is None else int(NO_TIME)
         first = int(clock[0]) if len(clock) else first

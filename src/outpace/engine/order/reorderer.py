@@ -42,7 +42,7 @@ from outpace.engine.order.contract import (
     quarantine_hint,
     with_reasons,
 )
-from outpace.engine.order.moments import Pieces, arrivals_of, halves_of, has_several, take_moments
+from outpace.engine.order.moments import arrivals_of, has_several, take_moments
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.partition import one_array
@@ -161,10 +161,10 @@ class Reorderer(Order):
 
     def _take_in_order(
         self, events: EventsArrived, clock: Integers, places: Integers
-    ) -> ReleasedEvents | Pieces:
+    ) -> ReleasedEvents | None:
         """Take events, unless they are of several moments and another cut might give another."""
         if has_several(clock) and not self.takes_by_moments(events.rows, clock):
-            return halves_of(events, clock)
+            return None
         return self._take(events)
 
     def takes_by_moments(self, rows: pa.Table, moments: Integers, promise: int = NO_TIME) -> bool:

@@ -31,7 +31,7 @@ from outpace.engine.order.contract import (
     with_flags,
     with_reasons,
 )
-from outpace.engine.order.moments import Pieces, arrivals_of, halves_of, has_several, take_moments
+from outpace.engine.order.moments import arrivals_of, has_several, take_moments
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.runs import moved
 from outpace.engine.rows.partition import one_array
@@ -147,7 +147,7 @@ class SequenceOrder(Order):
 
     def _take(
         self, events: EventsArrived, clock: Integers, places: Integers
-    ) -> ReleasedEvents | Pieces:
+    ) -> ReleasedEvents | None:
         """Take events with numbers, unless those of several moments are to be taken in halves."""
         rows, arrivals = events.rows, np.maximum(clock, self._now)
         if (arrivals[1:] <= arrivals[:-1]).any():
@@ -158,8 +158,7 @@ class SequenceOrder(Order):
         now = max(self._now, events.arrival if self._arrival is None else int(NO_TIME))
         promise = max(self._promise, events.watermark)
         several = has_several(clock)
-        released = self._step(rows, arrivals, now, promise, events.source, several=several)
-        return halves_of(events, clock) if released is None else released
+        return self._step(rows, arrivals, now, promise, events.source, several=several)
 
     @classmethod
     def push_all(
