@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import END_OF_TIME, NO_TIME, Booleans, Integers
+from outpace.compiler.kernel import read_only
+from outpace.engine.arrays import END_OF_TIME, NO_TIME, Booleans, Bytes, Floats, Integers
 from outpace.engine.kernels import sequence as kernel
 from outpace.engine.kernels.grouping import is_ascending_in_groups
 from outpace.engine.message import EventsArrived
@@ -197,25 +198,8 @@ class SequenceOrder(Order):
         now = np.maximum(latest, clock[ends - 1])
         if one._arrival is None:
             now = np.maximum(now, events.arrival)
-        whole, fractions = (np.stack([getattr(gate, name) for gate in gates]) for name in _KNOWN)
-        fates, order = np.zeros(len(index), np.int8), np.zeros(len(index), np.int64)
-        entered = np.zeros(len(gates), np.int64)
-        own_numbers = numbers[index]
-        # As those of a table are, so that the kernel is compiled once.
-        own_numbers.setflags(write=False)
-        kernel.order_sequences(
-            np.append(starts, len(index)),
-            own_numbers,
-            clock,
-            due,
-            held,
-            now,
-            one._settings,
-            whole,
-            fractions,
-            fates,
-            order,
-            entered,
+        whole, fractions, fates, order, entered = _ordered(
+            gates, np.append(starts, len(index)), numbers[index], clock, due, held, now
         )
         place = np.arange(len(index)) - np.repeat(starts, held + sizes)
         let_in = place < np.repeat(entered, held + sizes)
@@ -361,29 +345,15 @@ class SequenceOrder(Order):
 
         Nothing is done where events of several moments would not be what they are one by one.
         """
-        held = self._held.num_rows
         every = pa.concat_tables([self._held, rows])
         arrived = np.concatenate([self._waits[0], arrivals])
         due = np.concatenate([self._waits[1], np.zeros(len(arrivals), np.int64)])
         now = max(now, int(arrivals[-1])) if len(arrivals) else now
-        whole, fractions = self._whole.copy(), self._fractions.copy()
-        fates, order = np.zeros(len(due), np.int8), np.zeros(len(due), np.int64)
-        counts = np.zeros(1, np.int64)
-        kernel.order_sequences(
-            np.array([0, len(due)]),
-            as_integers(one_array(every.column(self._number))),
-            arrived,
-            due,
-            np.array([held]),
-            np.array([now]),
-            self._settings,
-            whole[None],
-            fractions[None],
-            fates,
-            order,
-            counts,
+        numbers = as_integers(one_array(every.column(self._number)))
+        held = np.array([self._held.num_rows])
+        (whole,), (fractions,), fates, order, (entered,) = _ordered(
+            [self], np.array([0, len(due)]), numbers, arrived, due, held, np.array([now])
         )
-        entered = int(counts[0])
         stays = order[entered : entered + int((fates == kernel.HELD).sum())]
         late = None
         admitted = order[:entered]
@@ -478,5 +448,30 @@ def _in_turn(places: Integers, arrived: Integers, turns: Integers, bounds: Integ
     return places
 
 
-#: What is known of a source.
-_KNOWN: Final = ("_whole", "_fractions")
+def _ordered(
+    gates: Sequence[SequenceOrder],
+    bounds: Integers,
+    numbers: Integers,
+    clock: Integers,
+    due: Integers,
+    held: Integers,
+    now: Integers,
+) -> tuple[Integers, Floats, Bytes, Integers, Integers]:
+    """Let the kernel bring events into order, of which it is told as it says; no gate changes.
+
+    Returns
+    -------
+    tuple
+        What is known of each gate then, the fates and the order of the events, and how many enter.
+    """
+    size = len(numbers)
+    found = (
+        np.array([gate._whole for gate in gates]),
+        np.array([gate._fractions for gate in gates]),
+        np.zeros(size, np.int8),
+        np.zeros(size, np.int64),
+        np.zeros(len(gates), np.int64),
+    )
+    settings, numbers = gates[0]._settings, read_only(numbers)
+    kernel.order_sequences(bounds, numbers, clock, due, held, now, settings, *found)
+    return found
