@@ -366,9 +366,8 @@ class Front(Stateful):
                 hint="let the operator take TurnEnded, and carry its deliveries, before you save",
             )
         parts = {"intake": self.intake.state(), **self.mark_state().parts}
-        if self._retained is not None and self.base is not None:
-            parts["retained"] = self._retained.state()
-            parts["base"] = self.base.mark_state()
+        if self._retained is not None and (base := self.base) is not None:
+            parts |= {"retained": self._retained.state(), "base": base.mark_state()}
         numbers: dict[str, object] = {"ended": self._ended}
         if self._schedule is not None:
             numbers["scheduler"] = _name_of(self._scheduler)

@@ -214,8 +214,7 @@ def plan_stream(
     )
     bits = crossing.bits
     known = schema if bits is None else bits.task.bound.schema
-    side = disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE
-    stay = set() if side else {*schema.names} - {*crossing.columns, *disorder.columns}
+    stay = set() if _sets_aside(query) else {*schema.names} - {*crossing.columns, *disorder.columns}
     if flag is not None:
         stay.add(flag.name)  # No row brings it.
     if sources is not None and not disorder.divisible:

@@ -146,7 +146,7 @@ class SearchedWay:
         fits = np.zeros((len(self.task.bound.predicates), size), np.bool_)
         for variable, condition in self._conditions.items():
             fits[variable] = predicate_mask(condition.own, columns, block.segments)
-        next_rows = _lines(len(self._sets), size + 1)
+        next_rows = pooled(len(self._sets) * (size + 1), np.int64).reshape(-1, size + 1)
         next_any = pooled(size + 1 if steps.sourced else 0, np.int64)
         find_next(fits, steps, next_rows, next_any)
         sources = _sources(block, self._uncertainty.source)
@@ -348,11 +348,6 @@ def _float_codes(values: npt.NDArray[np.float64]) -> Integers:
     bits = (values + 0.0).view(np.int64)
     codes = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
     return np.where(np.isnan(values), kernel.NAN, codes)
-
-
-def _lines(count: int, size: int) -> Integers:
-    """Return so many arrays with any content, in memory that is used again."""
-    return pooled(count * size, np.int64).reshape(count, size)
 
 
 def _sources(block: Block, column: str | None) -> Integers:
