@@ -14,6 +14,7 @@ import pyarrow as pa
 from outpace.errors import BindError, Hint
 from outpace.pattern import types
 from outpace.pattern.bind.expression import resolve_column
+from outpace.pattern.bind.units import in_units
 from outpace.pattern.checkpoints import CheckpointModel
 from outpace.pattern.disorder import (
     AdaptiveSlack,
@@ -32,7 +33,6 @@ from outpace.pattern.setting import (
     ClockSpan,
     ColumnName,
     ColumnValues,
-    Duration,
     EventSpan,
     FlagName,
     Number,
@@ -280,7 +280,8 @@ def _bound(setting: Setting, value: Any, time: str, schema: pa.Schema) -> Any:
         return None
     match setting.kind:
         case EventSpan(of_query=of_query):
-            units = _units(value, time, types.value_type(schema.field(time).type), setting.name)
+            kind = types.value_type(schema.field(time).type)
+            units = in_units(value, time, kind, "disorder", f"{setting.name} is {{}}")
             if of_query and not units:
                 raise BindError(f"{setting.name} must be longer than nothing", where="disorder")
             return units
@@ -423,21 +424,3 @@ def _is_sortable(name: str, schema: pa.Schema) -> bool:
         return False
     kind = types.value_type(schema.field(name).type)
     return types.is_supported(kind) and not pa.types.is_nested(kind)
-
-
-def _units(duration: Duration, time: str, kind: pa.DataType, what: str) -> int:
-    if types.is_integer(kind):
-        if isinstance(duration, datetime.timedelta):
-            raise BindError(
-                f"{what} is a duration, but '{time}' holds integers",
-                where="disorder",
-                hint="give an integer in the units of the column, or order by a timestamp",
-            )
-        return duration
-    if isinstance(duration, int):
-        raise BindError(
-            f"{what} is an integer, but '{time}' is a {type_name(kind)}",
-            where="disorder",
-            hint=f"write a duration such as '{duration} s'",
-        )
-    return duration // _MICROSECOND

@@ -18,6 +18,7 @@ from outpace.pattern.bind.check import check_clauses, check_emission, check_inst
 from outpace.pattern.bind.drift import check_drift, drift_fields
 from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
 from outpace.pattern.bind.uncertainty import CONFIDENCE, bind_uncertainty
+from outpace.pattern.bind.units import in_units
 from outpace.pattern.bound import (
     CONFIRMED,
     DIFF,
@@ -47,8 +48,6 @@ from outpace.pattern.query import Query, RowsPerMatch, Selection
 from outpace.pattern.types import type_name
 from outpace.pattern.values import TIME_LIMIT
 from outpace.pattern.windows import TimeWindows
-
-_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def bind(query: Query, schema: pa.Schema) -> BoundQuery:
@@ -412,32 +411,14 @@ def _span(
     kind = types.value_type(schema.field(name).type)
     if query.order[0].descending:
         raise BindError(f"{what} needs ascending time, but '{name}' is descending", where=what)
-    if types.is_integer(kind):
-        if isinstance(duration, datetime.timedelta):
-            raise BindError(
-                f"{what} is a duration, but '{name}' holds integers",
-                where=what,
-                hint="give an integer in the units of the column, or order by a timestamp",
-            )
-        return _checked_span(duration, what)
-    if not types.is_instant(kind):
+    if not (types.is_integer(kind) or types.is_instant(kind)):
         raise BindError(
             f"{what} cannot measure '{name}' of type {type_name(kind)}",
             where=what,
             hint="order by a timestamp, a date or an integer first",
         )
-    if not isinstance(duration, datetime.timedelta):
-        raise BindError(
-            f"{what} is an integer, but '{name}' is a {type_name(kind)}",
-            where=what,
-            hint=f"write a duration such as '{duration} s'",
-        )
-    return _checked_span(duration // _MICROSECOND, what)
-
-
-def _checked_span(units: int, what: str) -> int:
-    """Refuse what cannot be added to a time in 64 bits."""
-    if units > TIME_LIMIT:
+    units = in_units(duration, name, kind, what, f"{what} is {{}}")
+    if units > TIME_LIMIT:  # It is added to times in 64 bits.
         raise BindError(
             f"{what} is too large: {units}",
             where=what,

@@ -6,7 +6,6 @@ and close windows read the event alone, so they are computed for whole columns.
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,6 +15,7 @@ from outpace.errors import BindError, Hint
 from outpace.pattern import types
 from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
 from outpace.pattern.bind.query import classify
+from outpace.pattern.bind.units import in_units
 from outpace.pattern.bound import Constant, Predicate, PredicateClass, Read, walk
 from outpace.pattern.expression import Expression
 from outpace.pattern.query import Query
@@ -29,8 +29,6 @@ from outpace.pattern.windows import (
     WindowPredicate,
     WindowSpan,
 )
-
-_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +155,7 @@ def bind_windows(query: Query, schema: pa.Schema) -> BoundWindows:
     Examples
     --------
     >>> from outpace.pattern.windows import TimeWindows
+    >>> import datetime
     >>> second = datetime.timedelta(seconds=1)
     >>> query = Query().order_by("ts").over(TimeWindows(10 * second, second))
     >>> bind_windows(query, pa.schema([("ts", pa.timestamp("ms"))])).kind
@@ -241,19 +240,7 @@ def _units(span: WindowSpan, query: Query, schema: pa.Schema, where: str) -> int
             where=where,
             hint="order by a timestamp, a date or an integer first",
         )
-    if types.is_integer(kind) and isinstance(span, datetime.timedelta):
-        raise BindError(
-            f"a duration is given, but '{name}' holds integers",
-            where=where,
-            hint="give an integer in the units of the column, or order by a timestamp",
-        )
-    if not types.is_integer(kind) and isinstance(span, int):
-        raise BindError(
-            f"an integer is given, but '{name}' is a {type_name(kind)}",
-            where=where,
-            hint=f"write a duration such as '{span} s'",
-        )
-    return span if isinstance(span, int) else span // _MICROSECOND
+    return in_units(span, name, kind, where)
 
 
 def _time_column(query: Query, schema: pa.Schema) -> str | None:
