@@ -99,6 +99,7 @@ def run_order(
     time: str,
     step: int,
     apart: bool = False,
+    told: int | None = None,
     happened: str | None = None,
     exchanges: Sequence[ClockExchange] = (),
     bound: int = 0,
@@ -117,6 +118,9 @@ def run_order(
         How far the clock goes at a time, in microseconds.
     apart
         Whether the reorderer is told which source sends what; otherwise all are one stream.
+    told
+        How often, in microseconds, somebody who knows what is still to come tells before which time
+        nothing does; of one stream, and by default nobody tells.
     happened
         The column with the times at which events happened, where the clocks of sources are off; by
         default that of event times.
@@ -139,16 +143,23 @@ def run_order(
     order = make_order(
         bind(query, schema), bind_disorder(query, schema), schema, names if apart else None
     )
-    run, now = OrderedRun(bound=bound), 0
+    run, now, done = OrderedRun(bound=bound), 0, 0
+    # From each event on, the earliest time that is still to come.
+    coming = np.minimum.accumulate(streams[0][time].to_numpy()[::-1])[::-1]
     for exchange in exchanges:
         order.compare_clocks(exchange)
-    for now, numbers in groupby(pieces(streams, arrival, step), key=itemgetter(0)):
+    for end, numbers in groupby(pieces(streams, arrival, step), key=itemgetter(0)):
+        if told is not None and done and (moment := -(-now // told) * told) < end:
+            released = order.tell(int(coming[done]))
+            run.take(released, happened or time, arrival, moment)
+        now = end
         arrived = [(number, rows) for _, number, rows in numbers]
         if not apart:
             arrived = [(0, pa.concat_tables([rows for _, rows in arrived]))]
         for number, rows in arrived:
             released = order.push(EventsArrived(rows, names[number] if apart else None))
             run.take(released, happened or time, arrival, now)
+            done += rows.num_rows
     run.take(order.finish(), happened or time, arrival, now)
     return run
 

@@ -233,7 +233,13 @@ def test_ticks_go_through_every_reorderer(tick_file):
         < value["K-slack, K = 100 ms: latency"]
         < value["K-slack, K = 300 ms: latency"]
     )
-    assert len({row.curve for row in rows if row.at is not None}) == 6
+    told = [value[f"Punctuation, told every {every} ms: late"] for every in (10, 1000)]
+    assert told == [0, 0]
+    assert (
+        value["Punctuation, told every 10 ms: latency"]
+        < value["Punctuation, told every 1000 ms: latency"]
+    )
+    assert len({row.curve for row in rows if row.at is not None}) == 7
     loss = plot_of(TICKS, rows).layout.xaxis
     assert loss.type == "linear"
     assert loss.autorange != "reversed", "the fewest lost events are on the left"
