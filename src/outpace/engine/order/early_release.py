@@ -31,6 +31,9 @@ from outpace.pattern.bind.disorder import BoundDisorder
 #: What alpha goes down by once it is near what was too much.
 LEAST_STEP: Final = 0.05
 
+#: So near to what was too much it is tried again, as the load may have fallen since.
+_NEAR: Final = LEAST_STEP / 16
+
 
 @dataclass(frozen=True)
 class SpeculationFactor:
@@ -38,8 +41,9 @@ class SpeculationFactor:
 
     As windows of congestion do: a host that is not busy enough halves it. One that is too busy goes
     back to 1, and the factor that was too small is remembered: from half of the way to it on, steps
-    are small. (Sardar 2018, 3.2.2 has the line at half of what is left, which lies below that
-    factor.)
+    are small, and at most half of what is left, so that alpha settles where the load is steep, too.
+    (Sardar 2018, 3.2.2 has the line at half of what is left, which lies below that factor, and
+    steps that are all alike.)
 
     Parameters
     ----------
@@ -72,10 +76,14 @@ class SpeculationFactor:
             return replace(self, alpha=1.0, best=self.alpha)
         if busy >= low:
             return self
-        lower = self.alpha / 2 if self.alpha > LEAST_STEP else 0.0
-        if self.best is not None:
-            line = (1 + self.best) / 2
-            lower = max(line, lower) if self.alpha > line else max(0.0, self.alpha - LEAST_STEP)
+        if self.best is None:
+            lower = self.alpha / 2 if self.alpha > LEAST_STEP else 0.0
+        elif self.alpha > (line := (1 + self.best) / 2):
+            lower = max(line, self.alpha / 2)
+        else:
+            lower = max(0.0, self.alpha - LEAST_STEP)
+            if self.best < self.alpha - _NEAR:
+                lower = max(lower, (self.alpha + self.best) / 2)
         return replace(self, alpha=lower)
 
 

@@ -261,7 +261,7 @@ def _early(random: Random, query: Query, *, ends: bool) -> Query:
     assert disorder is not None
     settings = {
         **disorder.options,
-        "alpha": random.choice([0, 0.3, 0.7, 1]),
+        "alpha": random.choice([0, 0.3, None, 1]),
         "checkpoints": random.choice([1, 1, 3, EverySpeculative(2), Adaptive(), LeastWork()]),
         "memory": random.choice([None, None, 1, 5]),
     }
