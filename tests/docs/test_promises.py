@@ -47,4 +47,4 @@ def test_features_says_what_is_missing() -> None:
     rest = page.replace("| not yet |", "").replace('"not yet" where there is nothing', "")
     assert not PROMISE.search(rest)
     readme = (PROJECT / "README.md").read_text(encoding="utf-8")
-    assert "Missing: recovery by a replay of groups on Spark" in readme
+    assert "Missing: recovery of groups by a replay" in readme

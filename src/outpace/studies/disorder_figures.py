@@ -254,7 +254,7 @@ TICKS: Final = Figure(
     "for a later one also where K is 0. Where MP-K-slack is not bound, a tick that comes late "
     "before a pause counts as late by the whole pause, as in the paper. Sequence has the ticks "
     "numbered in the order of their times. Punctuation is told the time by somebody who knows "
-    "which ticks are still to come: that is what order takes at the least. Speculative is left "
+    "which ticks have not come: that is what order takes at the least. Speculative is left "
     "out, which loses what the K-slack in it does: the study speculation shows what it corrects.",
     log=True,
 )
