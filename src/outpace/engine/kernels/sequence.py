@@ -196,7 +196,9 @@ def _order_one(
             now, numbers, arrivals, due, after, before, whole, fates, order, entered
         )
     behind, row = entered, after[count]
+    whole[DUE] = NEVER
     while row >= 0:
+        whole[DUE] = min(whole[DUE], due[row])
         order[behind] = row
         behind += 1
         row = after[row]
@@ -266,10 +268,7 @@ def _let_in(row: int, numbers: Any, after: Any, before: Any, whole: Any, fates: 
     _expect_behind(numbers[row], whole)
     first = after[row]
     after[ends] = first
-    if first < 0:
-        before[ends], whole[DUE] = -1, NEVER
-    else:
-        before[first] = -1
+    before[first if first >= 0 else ends] = -1
     return int(first)
 
 
@@ -277,7 +276,7 @@ def _let_in(row: int, numbers: Any, after: Any, before: Any, whole: Any, fates: 
 def _expect_behind(number: int, whole: Any) -> None:
     """Expect the number behind that of an event that was let in, if there is one."""
     if number == GREATEST:
-        whole[LAST] = number
+        whole[EXPECTED], whole[LAST] = number, number
     else:
         whole[EXPECTED] = number + 1
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outpace.engine.kernels import sequence
@@ -97,6 +97,7 @@ def test_numbers_that_begin_anew_go_on(sent: list[Sent], first: int, cut: int) -
     assert bounded.late == endless.late
 
 
+@example([(0, 0), (2, 1), (4, 1), (1, 1)], 4, 0, 50, 2.0, None, 0)
 @given(
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20))),
     st.integers(0, 60),
@@ -127,6 +128,8 @@ def test_as_defined(
         if len(part):
             kernel.arrive(part, int(part[-1, 1]))
     assert (kernel.order, kernel.late) == (oracle.order, [*oracle.late])
+    due = min((due for _, due, _ in oracle.held.values()), default=sequence.NEVER)
+    assert kernel.whole[sequence.DUE] == due, "whoever waits for it would be told too early"
     end = int(events[-1, 1] + 1000) if len(events) else 0
     oracle.pass_time(end)
     kernel.arrive(events[:0], end)
@@ -214,6 +217,13 @@ def test_the_first_gap_that_stays_is_the_only_one_that_waits_longest() -> None:
     assert kernel.whole[sequence.DUE] == 4 + SETTINGS["longest"]
     kernel.arrive(np.array([[5, 60, 3]]), 60)
     assert kernel.whole[sequence.DUE] < 60 + 10
+
+
+def test_nothing_follows_the_greatest_number_though_a_gap_before_it_was_given_up() -> None:
+    kernel = Kernel(SETTINGS)
+    events = arrived([(5, 0), (sequence.GREATEST, 1), (6, 100), (sequence.GREATEST, 1), (7, 1)])
+    kernel.arrive(events, int(events[-1, 1]))
+    assert (kernel.order, kernel.late) == ([0, 1], [2, 3, 4])
 
 
 def test_average_of_the_oracle() -> None:

@@ -293,6 +293,16 @@ def test_no_number_follows_the_greatest_one(sources):
     assert stream.order.late == 4
 
 
+def test_numbers_that_are_further_apart_than_one_can_say_wait_in_a_saved_stream():
+    query = op.Query("all").order_by("ts").pattern("A").measures(ts="A.ts")
+    query = query.disorder(op.Sequence("1 s"))
+    stream = op.open(query)
+    seq = [-(2**63), 2**63 - 1, 2 - 2**63]
+    assert stream.push({"ts": [0, 9, 2], "seq": seq})["ts"].to_pylist() == [0]
+    stream = op.resume(query, stream.state())
+    assert stream.finish()["ts"].to_pylist() == [2, 9]
+
+
 def test_sources_begin_with_a_number_that_their_column_can_have():
     query = op.Query("all").order_by("ts").pattern("A").disorder(op.Sequence("1 s", first=300))
     schema = pa.schema({"ts": pa.int64(), "seq": pa.uint8()})
