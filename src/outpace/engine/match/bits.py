@@ -231,7 +231,7 @@ def _at_own_row(
         return part
     if not is_hoistable(part, variable):
         return None
-    local = at_own_row(part, variable)
+    local = at_own_row(part)
     return local if classify(local) is PredicateClass.LOCAL else None
 
 

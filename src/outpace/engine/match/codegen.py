@@ -7,20 +7,29 @@ it (`outpace.compiler.kernel`).
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, cast
 
-import numpy as np
 import pyarrow as pa
 
 from outpace.compiler.kernel import is_text_compiled, load_text
-from outpace.engine.evaluate.columns import evaluate_columns
-from outpace.engine.evaluate.frame import PredicateFrame
+from outpace.engine.evaluate.row import compile_scalar
 from outpace.engine.kernels.path_step import no_step
 from outpace.engine.kernels.search import PathInput
-from outpace.engine.match.codegen_layout import RecordLayout, at_own_row, is_hoistable
+from outpace.engine.match.codegen_layout import (
+    HERE,
+    RecordLayout,
+    at_own_row,
+    is_current,
+    is_hoistable,
+    place_of,
+)
 from outpace.engine.match.contract import Block, Task
+from outpace.engine.match.path_columns import is_text, path_columns
+from outpace.errors import DataError
+from outpace.pattern import types
 from outpace.pattern.bind.query import classify
 from outpace.pattern.bound import (
     Aggregate,
@@ -35,6 +44,13 @@ from outpace.pattern.bound import (
 )
 from outpace.pattern.functions import function_of
 from outpace.pattern.functions.function import ZERO, Code, CompiledType, Term, Uncompilable, kind_of
+from outpace.pattern.values import CONTEXT
+
+#: What looks at which of two values is the lesser.
+_ORDERING: Final = ("<", "<=", ">", ">=", "min", "max")
+
+#: Rows so many steps behind the first or before the last are kept in registers, others looked for.
+_STEPS_HELD: Final = 8
 
 #: The number of the form of step functions goes into the hash under which they are kept.
 _HEADER = '''\
@@ -83,30 +99,9 @@ class PathPlan:
             return no_step()
         return load_text(self.source).step
 
-    def path(self, block: Block) -> PathInput:
-        """Return the columns and the first registers that the function reads."""
-        layout = self.layout
-        size = block.size
-        floats = sum(kind is CompiledType.FLOAT for kind in layout.kinds)
-        integer_columns = np.zeros((len(layout.kinds) - floats) * size, np.int64)
-        float_columns = np.zeros(floats * size, np.float64)
-        valid = np.ones(len(layout.kinds) * size, np.uint8)
-        frame = PredicateFrame(block.columns, block.segments)
-        for number, expression in enumerate(layout.columns):
-            column = evaluate_columns(expression, frame)
-            store = float_columns if layout.kinds[number] is CompiledType.FLOAT else integer_columns
-            slot = layout.slots[number]
-            store[slot * size : (slot + 1) * size] = _plain(column)
-            if column.null_count:
-                known = column.is_valid().to_numpy(zero_copy_only=False)
-                valid[number * size : (number + 1) * size] = known
-        return PathInput(
-            integer_columns,
-            float_columns,
-            valid,
-            np.array(layout.integers, np.int64),
-            np.array(layout.floats, np.float64),
-        )
+    def path(self, block: Block) -> PathInput | None:
+        """Return what the function reads of a block, see `path_columns`."""
+        return path_columns(self.layout, block)
 
 
 def plan_path(task: Task) -> PathPlan | None:
@@ -144,7 +139,7 @@ def _split(
 def _prefilter(name: str, own: Sequence[BoundExpression], variable: int) -> Predicate:
     if not own:
         return Predicate(name, None, PredicateClass.ALWAYS)
-    local = [at_own_row(part, variable) for part in own]
+    local = [at_own_row(part) for part in own]
     whole = local[0] if len(local) == 1 else Apply(pa.bool_(), "and", tuple(local))
     return Predicate(name, whole, classify(whole))
 
@@ -172,25 +167,44 @@ class CodeWriter:
 
     def write(self, expression: BoundExpression) -> Term:
         """Write an expression and return the variables that hold it."""
-        if is_hoistable(expression, self.variable):
-            return self._column(self.layout.column(expression, self.variable), "row")
         match expression:
             case Constant(value=value):
                 return _literal(value, expression.type)
-            case Read():
-                return self._read(expression)
+            case Read(type=kind, column=column, path=path, place=place):
+                at, inside = self._row(place)
+                base = Read(kind, column, path, HERE)
+                return self._column(self.layout.column(base), at, inside)
             case Present(place=place):
                 _, inside = self._row(place)
                 return Term(inside, "True", CompiledType.BOOLEAN)
             case Aggregate():
                 return self._aggregate(expression)
             case Apply(arguments=arguments):
+                if (one := place_of(expression, self.variable)) is not None:
+                    return self._computed(expression, one)
+                self._note_order(expression)
                 numba = function_of(expression).numba
                 if numba is not None:
                     return numba(self.code, expression, [self.write(part) for part in arguments])
         raise Uncompilable
 
-    def _column(self, column: int, at: str) -> Term:
+    def _computed(self, expression: Apply, place: ReadPlace) -> Term:
+        """Write an expression of one row, which is computed for all rows beforehand."""
+        at, inside = self._row(place)
+        term = self._column(self.layout.column(expression), at, inside)
+        if inside == "True" or (otherwise := _without_row(expression)) is None:
+            return term
+        # Where there is no such row the expression has a value all the same.
+        value = _literal(otherwise, expression.type).value
+        chosen = f"{term.value} if {inside} else {value}"
+        return self.code.line(chosen, f"{term.known} or not {inside}", term.kind)
+
+    def _note_order(self, node: Apply | Aggregate) -> None:
+        """Note where it counts which of two texts is the lesser."""
+        texts = any(map(is_text, (argument.type for argument in node.arguments)))
+        self.layout.ordered |= texts and node.function in _ORDERING
+
+    def _column(self, column: int, at: str, inside: str) -> Term:
         layout = self.layout
         kind = layout.kinds[column]
         slot = layout.slots[column]
@@ -198,15 +212,18 @@ class CodeWriter:
         value = f"{store}[{slot} * size + {at}]"
         if kind is CompiledType.BOOLEAN:
             value = f"{value} != 0"
-        return self.code.line(value, f"valid[{column} * size + {at}] != 0", kind)
+        known = f"valid[{column} * size + {at}] != 0"
+        return self.code.line(value, known if inside == "True" else f"{inside} and {known}", kind)
 
     def _row(self, place: ReadPlace) -> tuple[str, str]:
         """Write the row at a place and whether there is one; else it is the row looked at."""
-        located = self._locate(place)
+        here = place.origin == "row" or is_current(place, self.variable)
+        if here and not place.shift:
+            return "row", "True"
         self.code.count += 1
         number, lines = self.code.count, self.code.lines
         name = f"p{number}"
-        lines.append(f"{name} = {located}")
+        lines.append(f"{name} = {'row' if here else self._locate(place)}")
         inside = f"{name} >= 0"
         if place.shift:
             inside = f"{name} >= 0 and begin <= {name} + ({place.shift}) < stop"
@@ -214,17 +231,9 @@ class CodeWriter:
         lines.append(f"r{number} = {name} + ({place.shift}) if i{number} else row")
         return f"r{number}", f"i{number}"
 
-    def _read(self, node: Read) -> Term:
-        at, known = self._row(node.place)
-        base = Read(node.type, node.column, node.path, ReadPlace("row"))
-        term = self._column(self.layout.column(base, self.variable), at)
-        return self.code.line(term.value, f"{known} and {term.known}", term.kind)
-
     def _locate(self, place: ReadPlace) -> str:
-        if place.origin == "row":
-            raise Uncompilable
-        if place.steps == 0:
-            register = self.layout.row_register(place.origin, place.variables)
+        if place.steps <= _STEPS_HELD:
+            register = self.layout.row_register(place.origin, place.variables, place.steps)
             return f"registers[after_integers + {register}]"
         bits = self.layout.bits(place.variables)
         if place.origin == "last":
@@ -232,11 +241,11 @@ class CodeWriter:
         return f"find_first(run_rows, run_labels, depth, {bits}, {place.steps})"
 
     def _aggregate(self, node: Aggregate) -> Term:
-        registers = self.layout.aggregate(node, self.variable)
+        self._note_order(node)
+        registers = self.layout.aggregate(node)
         count = f"registers[after_integers + {registers.count}]"
-        if node.function == "count":
+        if registers.value is None:
             return self.code.line(count, "True", CompiledType.INTEGER)
-        assert registers.value is not None
         if registers.kind is CompiledType.FLOAT:
             value = f"float_registers[after_floats + {registers.value}]"
         else:
@@ -244,10 +253,29 @@ class CodeWriter:
         known = f"{count} > 0"
         if node.function != "avg":
             return self.code.line(value, known, registers.kind)
+        if pa.types.is_duration(node.type):
+            raise Uncompilable
+        divisor = f"({count} if {count} > 0 else 1)"
+        if types.is_decimal(node.type):
+            # Half a digit is rounded away from zero.
+            self.code.within(value, 1 << 61)
+            half = f"(2 * abs({value}) + {divisor}) // (2 * {divisor})"
+            text = f"{half} if {value} >= 0 else -({half})"
+            return self.code.line(text, known, CompiledType.INTEGER)
         if registers.kind is CompiledType.INTEGER:
             self.code.exact(value)
-        divisor = f"({count} if {count} > 0 else 1)"
         return self.code.line(f"float({value}) / float({divisor})", known, CompiledType.FLOAT)
+
+
+def _without_row(expression: BoundExpression) -> object:
+    """Return what an expression comes to where none of the rows that it reads is there."""
+    evaluate = compile_scalar(
+        expression, lambda leaf: lambda _: False if isinstance(leaf, Present) else None
+    )
+    try:
+        return cast("object", evaluate(None))
+    except DataError:
+        raise Uncompilable from None
 
 
 def _literal(value: object, data_type: pa.DataType) -> Term:
@@ -257,6 +285,10 @@ def _literal(value: object, data_type: pa.DataType) -> Term:
     kind = kind_of(data_type)
     if isinstance(value, bool) and kind is CompiledType.BOOLEAN:
         return Term(repr(value), "True", kind)
+    if isinstance(value, decimal.Decimal) and types.is_decimal(data_type):
+        value = int(value.scaleb(data_type.scale, CONTEXT))
+    elif types.is_temporal(data_type):
+        value = pa.scalar(value, data_type).value
     if type(value) is int and kind is CompiledType.INTEGER and -(1 << 63) < value < 1 << 63:
         return Term(f"({value!r})", "True", kind)
     if type(value) in (int, float) and kind is CompiledType.FLOAT:
@@ -280,15 +312,3 @@ def _source(layout: RecordLayout, bodies: dict[int, list[str]]) -> str:
         lines.extend(f"    {line}" for line in body)
     lines.append("return 1")
     return _HEADER + "".join(f"    {line}\n" for line in lines)
-
-
-def _plain(column: pa.Array) -> Any:
-    """Return values as numbers; what stands for NULL has no meaning."""
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        return column.fill_null(False).to_numpy(zero_copy_only=False)
-    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
-        column = column.view(pa.int64())
-    elif pa.types.is_date32(kind):
-        column = column.view(pa.int32())
-    return (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)

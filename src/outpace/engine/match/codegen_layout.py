@@ -7,6 +7,7 @@ updated with every take, so that no predicate has to look at all rows of the run
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from outpace.pattern.bound import (
     Aggregate,
@@ -20,6 +21,12 @@ from outpace.pattern.bound import (
 )
 from outpace.pattern.functions import function_of
 from outpace.pattern.functions.function import CompiledType, Uncompilable, kind_of
+
+#: The row that a predicate looks at.
+HERE: Final = ReadPlace("row")
+
+#: The aggregates that registers follow.
+COMPILED_AGGREGATES: Final = ("count", "count_if", "sum", "avg", "min", "max")
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,11 @@ class RecordLayout:
     #: For each integer or float register what it starts with.
     integers: list[int] = field(default_factory=list)
     floats: list[float] = field(default_factory=list)
+    #: Whether it counts which of two texts is the lesser.
+    ordered: bool = False
     #: Lines that bring the registers from before a take to after it.
     updates: list[str] = field(default_factory=list)
-    _rows: dict[tuple[str, int], int] = field(default_factory=dict)
+    _rows: dict[tuple[str, int, int], int] = field(default_factory=dict)
     _aggregates: dict[tuple[str, int, int], Registers] = field(default_factory=dict)
 
     def bits(self, variables: frozenset[int] | None) -> int:
@@ -52,9 +61,9 @@ class RecordLayout:
         every = range(self.variables) if variables is None else variables
         return sum(1 << variable for variable in every)
 
-    def column(self, expression: BoundExpression, variable: int) -> int:
-        """Return the number of the column that holds an expression of the current row."""
-        local = at_own_row(expression, variable)
+    def column(self, expression: BoundExpression) -> int:
+        """Return the number of the column that holds an expression of one row, for each row."""
+        local = at_own_row(expression)
         if local in self.columns:
             return self.columns.index(local)
         kind = kind_of(local.type)
@@ -65,28 +74,32 @@ class RecordLayout:
         self.slots.append(slot)
         return len(self.columns) - 1
 
-    def row_register(self, origin: str, variables: frozenset[int] | None) -> int:
-        """Return the register that holds the first or last row of some variables."""
+    def row_register(self, origin: str, variables: frozenset[int] | None, steps: int) -> int:
+        """Return the register that holds the row `steps` behind the first, or before the last."""
         bits = self.bits(variables)
-        key = (origin, bits)
+        key = (origin, bits, steps)
         if key not in self._rows:
-            register = self._integer(-1)
-            self._rows[key] = register
+            outer = self.row_register(origin, variables, steps - 1) if steps else None
+            self._rows[key] = register = self._integer(-1)
             before, after = _places(register)
-            condition = f"{bits} >> variable & 1"
+            condition, taken = f"{bits} >> variable & 1", "row"
             if origin == "first":
                 condition = f"{condition} and {before} < 0"
-            self.updates.append(f"{after} = row if {condition} else {before}")
+            if outer is not None:
+                # The run had the row further out already: then this is the next one.
+                taken = "row" if origin == "first" else _places(outer)[0]
+                condition = f"{condition} and {_places(outer)[0]} >= 0"
+            self.updates.append(f"{after} = {taken} if {condition} else {before}")
         return self._rows[key]
 
-    def aggregate(self, node: Aggregate, variable: int) -> Registers:
+    def aggregate(self, node: Aggregate) -> Registers:
         """Return the registers of an aggregate."""
-        if node.distinct or node.function not in ("count", "sum", "avg", "min", "max"):
+        if node.distinct or node.function not in COMPILED_AGGREGATES:
             raise Uncompilable
         if len(node.arguments) > 1:
             raise Uncompilable
         bits = self.bits(node.variables)
-        column = self.column(node.arguments[0], variable) if node.arguments else -1
+        column = self.column(node.arguments[0]) if node.arguments else -1
         family = "sum" if node.function == "avg" else node.function
         key = (family, bits, column)
         if key not in self._aggregates:
@@ -99,9 +112,11 @@ class RecordLayout:
         counted = f"{bits} >> variable & 1 != 0"
         if column >= 0:
             counted = f"{counted} and valid[{column} * size + row] != 0"
+        if family == "count_if":
+            counted = f"{counted} and column_integers[{self.slots[column]} * size + row] != 0"
         self.updates.append(f"counted = {counted}")
         self.updates.append(f"{after} = {before} + (1 if counted else 0)")
-        if family == "count":
+        if family in ("count", "count_if"):
             return Registers(count, None, CompiledType.INTEGER)
         kind = self.kinds[column]
         if kind is CompiledType.BOOLEAN:
@@ -153,39 +168,41 @@ def is_current(place: ReadPlace, variable: int) -> bool:
     return place.origin == "last" and mine and place.steps == 0
 
 
-def is_hoistable(expression: BoundExpression, variable: int) -> bool:
-    """Say whether an expression depends only on the row looked at and can be a column."""
-    if isinstance(expression, Constant):
-        return False
+def place_of(expression: BoundExpression, variable: int) -> ReadPlace | None:
+    """Return the one row that an expression is read from and near, None where it is no such one.
+
+    Then the expression can be computed for each row beforehand. `HERE` is the row looked at.
+    """
+    places = set()
     for node in walk(expression):
         match node:
             case Read(place=place) | Present(place=place):
-                if not is_current(place, variable):
-                    return False
-            case Apply(function=name, arguments=arguments):
-                fixed = all(isinstance(argument, Constant) for argument in arguments[1:])
-                if not function_of(node).safe or (name == "like" and not fixed):
-                    return False
-            case Constant():
+                here = place.origin == "row" or is_current(place, variable)
+                places.add(HERE if here else replace(place, shift=0, final=False))
+            case Apply() | Constant():
                 pass
             case _:
+                return None
+    return places.pop() if len(places) == 1 else None
+
+
+def is_hoistable(expression: BoundExpression, variable: int) -> bool:
+    """Say whether an expression reads the row looked at alone and never fails on any row."""
+    if place_of(expression, variable) != HERE:
+        return False
+    for node in walk(expression):
+        if isinstance(node, Apply):
+            fixed = all(isinstance(argument, Constant) for argument in node.arguments[1:])
+            if not function_of(node).safe or (node.function == "like" and not fixed):
                 return False
     return True
 
 
-def at_own_row(expression: BoundExpression, variable: int) -> BoundExpression:
-    """Return an expression of the row looked at with its reads in the form of a LOCAL predicate."""
+def at_own_row(expression: BoundExpression) -> BoundExpression:
+    """Return an expression of one row with its reads in the form of a LOCAL predicate."""
     match expression:
-        case Read(type=kind, column=column, path=path, place=place):
-            if not (place.origin == "row" or is_current(place, variable)):
-                raise Uncompilable
-            return Read(kind, column, path, ReadPlace("last", shift=place.shift))
-        case Present(type=kind, place=place):
-            if not (place.origin == "row" or is_current(place, variable)):
-                raise Uncompilable
-            return Present(kind, ReadPlace("last", shift=place.shift))
+        case Read(place=place) | Present(place=place):
+            return replace(expression, place=ReadPlace("last", shift=place.shift))
         case Apply(arguments=arguments):
-            return replace(expression, arguments=tuple(at_own_row(a, variable) for a in arguments))
-        case Constant():
-            return expression
-    raise Uncompilable
+            return replace(expression, arguments=tuple(map(at_own_row, arguments)))
+    return expression

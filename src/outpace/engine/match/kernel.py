@@ -229,7 +229,9 @@ class KernelMatcher:
     ) -> bool:
         step = self._plan.step()
         rules = self._rules._replace(budget=self._task.steps_allowed(block.size))
-        path: PathInput = self._plan.path(block)
+        path = self._plan.path(block)
+        if path is None:
+            return False
         room = _Room.of(path)
         turns = Turns(self._task, block.size)
         while True:

@@ -13,7 +13,7 @@ import decimal
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,8 +40,11 @@ from outpace.pattern.functions.function import (
     unify,
     unsuitable,
 )
-from outpace.pattern.functions.time import check_years
+from outpace.pattern.functions.time import DAY, FIRST_TIME, LAST_TIME, check_years
 from outpace.pattern.types import type_name
+
+#: The greatest power of ten that compiled code multiplies with to bring decimals to one scale.
+_POWER_MAX: Final = 15
 
 #: An interval is a number of microseconds of 64 bits.
 _LONGEST = datetime.timedelta(microseconds=(1 << 63) - 1)
@@ -285,33 +288,70 @@ def _negated_column(node: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
 
 
 def _compiled(symbol: str) -> Compile:
-    """Write code for numbers; what wraps around or loses digits is left to the twin."""
+    """Write code for what is held as numbers; what wraps around or loses digits is the twin's."""
 
     def write(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
-        if any(pa.types.is_temporal(argument.type) for argument in node.arguments):
-            raise Uncompilable
         left, right = terms
         known = both_known(left, right)
         if node.type == pa.float64():
             return _compiled_floats(code, symbol, terms, known)
-        if (
-            node.type not in types.SIGNED
-            or symbol == "/"
-            or CompiledType.FLOAT in (left.kind, right.kind)
-        ):
-            raise Uncompilable
-        low, high = types.integer_range(node.type)
-        term = code.line(f"{left.value} {symbol} {right.value}", known, CompiledType.INTEGER)
+        # Of a negation there is one argument, beside zero.
+        first, second = node.arguments[0].type, node.arguments[-1].type
+        factors = _factors(symbol, first, second, node.type)
         # What wraps around cannot be seen afterwards, so operands that could are left to the twin.
         limit = 1 << (31 if symbol == "*" else 62)
-        for part in terms:
-            code.lines.append(f"if {part.value} >= {limit} or {part.value} <= -{limit}: return -1")
-        code.lines.append(
-            f"if {known} and ({term.value} > {high} or {term.value} < {low}): return -1"
-        )
+        for part, factor in zip(terms, factors, strict=True):
+            code.within(part.value, limit // factor)
+        parts = [
+            part.value if factor == 1 else f"{part.value} * {factor}"
+            for part, factor in zip(terms, factors, strict=True)
+        ]
+        term = code.line(f"{parts[0]} {symbol} {parts[1]}", known, CompiledType.INTEGER)
+        if (bounds := _bounds(node.type)) is not None:
+            low, high = bounds
+            code.lines.append(
+                f"if {known} and ({term.value} > {high} or {term.value} < {low}): return -1"
+            )
         return term
 
     return write
+
+
+def _factors(
+    symbol: str, first: pa.DataType, second: pa.DataType, result: pa.DataType
+) -> tuple[int, int]:
+    """Return what operands, as they are held, are multiplied by to give a result as it is held."""
+    moving = symbol in ("+", "-")
+    if result in types.SIGNED and first == second == result and symbol != "/":
+        return 1, 1
+    if types.is_decimal(first) and types.is_decimal(second) and types.is_decimal(result):
+        if symbol == "*" and result.scale == first.scale + second.scale:
+            return 1, 1
+        powers = result.scale - first.scale, result.scale - second.scale
+        if moving and min(powers) >= 0 and max(powers) <= _POWER_MAX:
+            return int(10 ** powers[0]), int(10 ** powers[1])
+    if moving and pa.types.is_duration(result):
+        if pa.types.is_duration(first) and first == second:
+            return 1, 1
+        if types.is_instant(first) and first == second:
+            return (DAY, DAY) if pa.types.is_date(first) else (1, 1)
+    timed = pa.types.is_timestamp(result) and result in (first, second)
+    if moving and timed and types.INTERVAL in (first, second):
+        return 1, 1
+    if moving and pa.types.is_date(first) and types.is_integer(second):
+        return 1, 1
+    raise Uncompilable
+
+
+def _bounds(kind: pa.DataType) -> tuple[int, int] | None:
+    """Return between which numbers a value of a type lies surely where it is held as one."""
+    if types.is_integer(kind):
+        return types.integer_range(kind)
+    if pa.types.is_timestamp(kind):
+        return FIRST_TIME, LAST_TIME
+    if pa.types.is_date(kind):
+        return FIRST_TIME // DAY + 1, LAST_TIME // DAY
+    return None
 
 
 def _compiled_floats(code: Code, symbol: str, terms: Sequence[Term], known: str) -> Term:

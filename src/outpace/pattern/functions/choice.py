@@ -7,7 +7,7 @@ NULL.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +36,10 @@ from outpace.pattern.functions.function import (
     unify,
     unsuitable,
 )
+from outpace.pattern.functions.time import DAY
+
+#: The greatest power of ten that a double holds exactly.
+_EXACT_POWER: Final = 22
 
 _RowFunction = Callable[[Any], Any]
 
@@ -188,15 +192,39 @@ def _cast_column(node: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
 
 def _compiled_cast(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
     (term,), source, wanted = terms, node.arguments[0].type, node.type
-    if (
-        wanted == pa.float64()
-        and term.kind is not CompiledType.BOOLEAN
-        and not pa.types.is_temporal(source)
-    ):
-        return code.line(f"float({term.value})", term.known, CompiledType.FLOAT)
-    signed = wanted in types.SIGNED and source in types.SIGNED
-    if signed and wanted.bit_width >= source.bit_width:
+    if wanted == pa.float64() and types.is_numeric(source):
+        if term.kind is CompiledType.FLOAT:
+            return term
+        if not types.is_decimal(source):
+            return code.line(f"float({term.value})", term.known, CompiledType.FLOAT)
+        if source.scale <= _EXACT_POWER:
+            code.exact(term.value)
+            text = f"float({term.value}) / {float(10**source.scale)!r}"
+            return code.line(text, term.known, CompiledType.FLOAT)
+    factor = _units(source, wanted)
+    if factor == 1:
         return term
+    code.within(term.value, (1 << 63) // factor)
+    return code.line(f"{term.value} * {factor}", term.known, CompiledType.INTEGER)
+
+
+def _units(source: pa.DataType, wanted: pa.DataType) -> int:
+    """Return how many units of one type there are in that of another that has all its values."""
+    if types.is_integer(source) and wanted in types.SIGNED:
+        low, high = types.integer_range(wanted)
+        least, greatest = types.integer_range(source)
+        if low <= least and greatest <= high:
+            return 1
+    if types.is_decimal(wanted) and (types.is_integer(source) or types.is_decimal(source)):
+        given = types.as_decimal(source)
+        power = wanted.scale - given.scale
+        if _holds(wanted, given) and power <= _EXACT_POWER // 2:
+            return int(10**power)
+    if pa.types.is_date(source) and pa.types.is_timestamp(wanted) and wanted.tz is None:
+        return DAY
+    stamps = pa.types.is_timestamp(source) and pa.types.is_timestamp(wanted)
+    if source == wanted or (stamps and (source.tz is None) == (wanted.tz is None)):
+        return 1
     raise Uncompilable
 
 

@@ -52,22 +52,51 @@ def _ordered(arguments: Sequence[BoundExpression]) -> Signature:
     return signature
 
 
+def _check_comparable(code: Code, node: Apply, left: Term, right: Term) -> None:
+    """Leave to the twin what two values as they are held do not tell."""
+    kinds = {left.kind, right.kind}
+    if CompiledType.BOOLEAN in kinds and len(kinds) > 1:
+        raise Uncompilable
+    if len(kinds) > 1:
+        code.exact((left if left.kind is CompiledType.INTEGER else right).value)
+    first, second = (argument.type for argument in node.arguments[:2])
+    scaled = (pa.types.is_temporal, types.is_decimal)
+    if first != second and any(kind(first) or kind(second) for kind in scaled):
+        raise Uncompilable
+
+
 def _compiled_comparison(sign: str) -> Compile:
     def write(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
         left, right = terms
-        kinds = {left.kind, right.kind}
-        if CompiledType.BOOLEAN in kinds and len(kinds) > 1:
-            raise Uncompilable
-        if len(kinds) > 1:
-            code.exact((left if left.kind is CompiledType.INTEGER else right).value)
-        first, second = node.arguments
-        temporal = pa.types.is_temporal(first.type) or pa.types.is_temporal(second.type)
-        if temporal and first.type != second.type:
-            raise Uncompilable
+        _check_comparable(code, node, left, right)
         text = f"{left.value} {sign} {right.value}"
         return code.line(text, both_known(left, right), CompiledType.BOOLEAN)
 
     return write
+
+
+def _compiled_distinction(negated: bool) -> Compile:
+    def write(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
+        left, right = terms
+        _check_comparable(code, node, left, right)
+        both = f"({both_known(left, right)})"
+        same = f"({both} and {left.value} == {right.value})"
+        neither = f"(not ({left.known}) and not ({right.known}))"
+        text = f"{same} or {neither}" if negated else f"not ({same} or {neither})"
+        return code.line(text, "True", CompiledType.BOOLEAN)
+
+    return write
+
+
+def _compiled_in(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
+    item, options = terms[0], terms[1:]
+    for option in options:
+        _check_comparable(code, node, item, option)
+    held = " or ".join(f"({one.known} and {item.value} == {one.value})" for one in options)
+    found = code.line(held, "True", CompiledType.BOOLEAN)
+    every = " and ".join(f"({option.known})" for option in options)
+    known = f"({item.known}) and ({found.value} or ({every}))"
+    return code.line(found.value, known, CompiledType.BOOLEAN)
 
 
 def _guarded(node: Apply, parts: Sequence[str]) -> str:
@@ -196,14 +225,17 @@ CONDITIONS: tuple[Function, ...] = (
     _compare(">=", pc.greater_equal, ">=", "whether it is greater or equal", "2 >= 2"),
     Function("is distinct from", 2, 2, _comparison, fixed(_distinct),
              "whether they differ, where NULL equals NULL", "1 is distinct from null",
-             arrow=lambda _, operands: pc.invert(_alike(*operands)), strict=False, safe=True),
+             arrow=lambda _, operands: pc.invert(_alike(*operands)),
+             numba=_compiled_distinction(negated=False), strict=False, safe=True),
     Function("is not distinct from", 2, 2, _comparison,
              fixed(lambda left, right: not _distinct(left, right)),
              "whether they are equal, where NULL equals NULL", "null is not distinct from null",
-             arrow=lambda _, operands: _alike(*operands), strict=False, safe=True),
+             arrow=lambda _, operands: _alike(*operands),
+             numba=_compiled_distinction(negated=True), strict=False, safe=True),
     Function("in", 2, None, _comparison, fixed(_is_in),
              "whether it equals one of several", "2 in (1, 2)",
-             arrow=_is_in_columns, catalyst=_in_constants, strict=False, safe=True),
+             arrow=_is_in_columns, numba=_compiled_in, catalyst=_in_constants,
+             strict=False, safe=True),
     Function("is null", 1, 1, lambda given: Signature((given[0].type,), pa.bool_()),
              fixed(lambda value: value is None),
              "whether there is no value", "null is null",

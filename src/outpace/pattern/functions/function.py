@@ -166,7 +166,11 @@ class Uncompilable(Exception):  # noqa: N818 -- an answer, not an error
 
 
 class CompiledType(Enum):
-    """How a value is held in compiled code."""
+    """How a value is held in compiled code.
+
+    Besides integers of 64 bits there are as such: times and intervals in microseconds, dates in
+    days, decimals in units of their last digit, and texts by numbers that compare as they do.
+    """
 
     INTEGER = "integer"
     FLOAT = "float"
@@ -188,9 +192,17 @@ def kind_of(data_type: pa.DataType) -> CompiledType:
         return CompiledType.FLOAT
     if types.is_integer(data_type) and data_type != pa.uint64():
         return CompiledType.INTEGER
-    if types.is_instant(data_type):
+    if any(held(data_type) for held in _HELD_AS_INTEGERS):
         return CompiledType.INTEGER
     raise Uncompilable
+
+
+_HELD_AS_INTEGERS: tuple[_Test, ...] = (
+    types.is_temporal,
+    types.is_string,
+    types.is_binary,
+    lambda kind: types.is_decimal(kind) and kind.scale >= 0,
+)
 
 
 @dataclass(frozen=True)
@@ -221,7 +233,11 @@ class Code:
 
     def exact(self, value: str) -> None:
         """Leave to the twin an integer that has no exact double."""
-        self.lines.append(f"if {value} > {_EXACT} or {value} < -{_EXACT}: return -1")
+        self.within(value, _EXACT + 1)
+
+    def within(self, value: str, limit: int) -> None:
+        """Leave to the twin an integer that is not between a limit and its negative."""
+        self.lines.append(f"if {value} >= {limit} or {value} <= -{limit}: return -1")
 
 
 def both_known(left: Term, right: Term) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import calendar
 import datetime
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,9 +45,12 @@ _UNITS = {
 _MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200}
 _ALL_UNITS = (*_UNITS, *_MONTHS)
 
+#: A day in microseconds.
+DAY: Final = 86_400_000_000
+
 #: A day inside the years 1 to 9999, in microseconds since 1970. (Arrow loads pandas, if it is
 #: there, to make a value.)
-_FIRST, _LAST = (
+FIRST_TIME, LAST_TIME = (
     (day - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
     for day in (datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 31))
 )
@@ -60,7 +63,9 @@ def _local(value: Any, kind: pa.DataType) -> Any:
 def check_years(column: pa.Array) -> None:
     """Leave times that Python does not know, or not in every zone, to the row evaluator."""
     ends = pc.min_max(column.view(pa.int64()))
-    if ends["min"].is_valid and not (ends["min"].as_py() > _FIRST and ends["max"].as_py() < _LAST):
+    if not ends["min"].is_valid:
+        return
+    if ends["min"].as_py() <= FIRST_TIME or ends["max"].as_py() >= LAST_TIME:
         raise unsuitable("times outside of the years 1 to 9999")
 
 

@@ -45,6 +45,22 @@ PATH = (
     "CASE WHEN x = FIRST(A.x) THEN f > 0.25 ELSE s = 'a' END",
     "PREV(COALESCE(A.x, 1)) = 1 OR LAST(COALESCE(B.x, 0), 1) = x",
     "NOT (x = FIRST(A.x, 1)) OR LAST(B.x, 1) > 0",
+    "x = FIRST(B.x, 2) OR LAST(A.x, 3) IS NULL",
+    "s = A.s",
+    "s >= LAST(s, 1) AND s <> MAX(B.s)",
+    "UPPER(s) = UPPER(A.s) OR A.s LIKE 'b%'",
+    "s IN (A.s, LAST(B.s), 'a')",
+    "x IS DISTINCT FROM A.x AND s IS NOT DISTINCT FROM LAST(B.s, 1)",
+    "m > A.m + 1.5 OR m * A.m < 0.4",
+    "SUM(m) < 3 AND m >= AVG(A.m)",
+    "m = MAX(m) OR CAST(A.m AS DOUBLE) = f",
+    "m - x < A.m * 2",
+    "t - A.t < INTERVAL '2' SECOND AND t < A.t + INTERVAL '3' SECOND",
+    "t = MIN(t) OR EXTRACT(SECOND FROM A.t) = EXTRACT(SECOND FROM t)",
+    "w > A.w - INTERVAL '1' SECOND OR w + A.w < t - A.t",
+    "d > A.d AND d - A.d < INTERVAL '3' DAY",
+    "COUNT_IF(x > 0) < 2 OR COUNT_IF(B.f > 0.25) = 1",
+    "12 / A.x > 6 OR x = A.x + B.x",
 )
 
 
@@ -66,14 +82,17 @@ def tables(size=14):
         st.integers(0, 2),
         st.integers(0, 2) | st.none(),
         st.sampled_from([0.0, 0.25, 0.5, 1.5]) | st.none(),
-        st.sampled_from(["a", "b"]) | st.none(),
+        st.sampled_from(["a", "b", "B"]) | st.none(),
         st.integers(0, 1),
+        st.decimals("-0.5", "3", places=2) | st.none(),
+        st.none() | st.integers(0, 4).map(lambda day: 86_401 * day),
+        st.none() | st.integers(-1, 2),
     )
     return st.lists(row, max_size=size).map(_table)
 
 
 def _table(rows):
-    steps, x, f, s, key = zip(*rows, strict=True) if rows else ((),) * 5
+    steps, x, f, s, key, m, t, w = zip(*rows, strict=True) if rows else ((),) * 8
     return pa.table(
         {
             "ts": pa.array(np.cumsum(steps).astype(np.int64)),
@@ -81,6 +100,10 @@ def _table(rows):
             "f": pa.array(f, pa.float64()),
             "s": pa.array(s, pa.string()),
             "key": pa.array(key, pa.int64()),
+            "m": pa.array(m, pa.decimal128(6, 2)),
+            "t": pa.array(t, pa.timestamp("s")),
+            "w": pa.array(w, pa.duration("s")),
+            "d": pa.array(t, pa.timestamp("s")).cast(pa.date32()),
         }
     )
 
