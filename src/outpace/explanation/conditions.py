@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from outpace.explanation.text_table import text_table
@@ -54,11 +54,28 @@ def conditions_of(query: Query, bound: BoundQuery | None) -> list[Condition]:
     return found
 
 
-def conditions_section(conditions: Sequence[Condition], matcher: str | None) -> list[str]:
-    """Return a table of conditions; `matcher` is the name of the one that will run, if known."""
+def conditions_section(
+    conditions: Sequence[Condition], matcher: str | None, joined: Container[int] = ()
+) -> list[str]:
+    """Return a table of conditions.
+
+    Parameters
+    ----------
+    conditions
+        Those of all variables.
+    matcher
+        The name of the matcher that will run, if known.
+    joined
+        The variables whose rows it finds by a value that they share with an earlier one.
+    """
     rows = [
-        [condition.name, condition.kind.value, _where(condition.kind, matcher), condition.text]
-        for condition in conditions
+        [
+            condition.name,
+            condition.kind.value,
+            _where(condition.kind, matcher) + (", found by value" if number in joined else ""),
+            condition.text,
+        ]
+        for number, condition in enumerate(conditions)
     ]
     return text_table(["variable", "class", "runs", "condition"], rows, indent="")
 

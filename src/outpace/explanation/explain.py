@@ -18,8 +18,10 @@ import pyarrow as pa
 
 from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec
+from outpace.engine.match.candidates import CandidateMatcher
 from outpace.engine.match.choose import matcher_name
 from outpace.engine.match.contract import STEP_BUDGET, Task
+from outpace.engine.match.kernel import KernelMatcher
 from outpace.engine.match.program import Program, compile_program
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.schedule import overlapping, scheduler_of
@@ -93,7 +95,7 @@ class Explanation:
             (f"query {self.query.name}", _query_text(self.query).splitlines()),
             ("tree", tree_section(self._tree)),
             ("automaton", automaton_section(self.program)),
-            ("conditions", conditions_section(self._conditions, self.matcher)),
+            ("conditions", conditions_section(self._conditions, self.matcher, self._joined)),
             ("stages", self._stages()),
             *(
                 [(self.placement[0], [line[2:] for line in self.placement[1:]])]
@@ -148,6 +150,14 @@ class Explanation:
     def _streamed(self) -> bool:
         """Whether events come out of order, and a reorderer puts them in order."""
         return self.operator is not None and self.operator.disorder is not None
+
+    @property
+    def _joined(self) -> frozenset[int]:
+        """The variables whose rows are found by a value."""
+        matcher = None if self.operator is None else self.operator.matcher
+        if isinstance(matcher, (CandidateMatcher, KernelMatcher)):
+            return matcher.search.plan.joined
+        return frozenset()
 
     @cached_property
     def _conditions(self) -> list[Condition]:
@@ -270,6 +280,7 @@ _EMISSIONS = {
 _MATCHERS = {
     "graph": "by the graph, which shares the work of all matches that overlap",
     "kernel": "by the kernel, a compiled search for the preferred match of each start",
+    "search": "by a compiled search for all matches of each start",
     "uncertain order": "in every order that the bound allows, by a compiled search",
     "twin": "by the twin, plain Python, as no compiled matcher covers the query",
 }

@@ -43,7 +43,7 @@ def folder(monkeypatch, tmp_path):
 
 
 def _plan(number):
-    query = Query().order_by("ts").pattern("A B").define(B=f"B.ts < A.ts + {number}")
+    query = Query().order_by("ts").pattern("A B").define(B=f"B.ts - A.ts < {number}")
     return plan_path(prepare(query.measures(n="COUNT(*)"), pa.schema({"ts": pa.int64()})))
 
 

@@ -362,3 +362,18 @@ def test_how_a_stream_orders_its_events_is_told() -> None:
     )
     assert told in explain(asked).text
     assert told in explain(asked, pa.schema({"ts": pa.int64()})).text
+
+
+def test_rows_that_are_found_by_the_value_of_an_earlier_one_are_told() -> None:
+    schema = pa.schema([("ts", pa.int64()), ("kind", pa.string()), ("user", pa.string())])
+    login = Query().order_by("ts").pattern("LOGIN ->> BUY").measures(n="COUNT(*)")
+    login = login.define(LOGIN="kind = 'login'", BUY="kind = 'buy' AND user = LOGIN.user")
+    explained = explain(login, schema)
+    assert explained.matcher == "search"
+    assert "match: by a compiled search for all matches of each start" in explained.text
+    assert "inside the matcher, compiled, found by value" in explained.text
+    preferred = explain(login.select("preferred"), schema)
+    assert preferred.matcher == "kernel"
+    assert "found by value" in preferred.text
+    apart = login.define(BUY="kind = 'buy' AND user <> LOGIN.user")
+    assert "found by value" not in explain(apart, schema).text

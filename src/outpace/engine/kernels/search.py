@@ -20,9 +20,13 @@ it without one. For `A B* C` over a b b d c:
     frame 1         a ──► may take C, but the next row is b: dropped, and so is frame 0: no match
 
 Where links let rows lie between, a move looks at the rows behind the frame for the first that fits,
-and stops at one that a negation names or at the deadline of WITHIN. A call ends early when it has
-done so much work that Python should have the floor; the next one goes on in the same frame. It also
-ends where matches, frames or remembered failures need more room; the start is searched again then.
+and stops at one that a negation names or at the deadline of WITHIN. Where only rows with the same
+value as an earlier one can fit, it goes from one of these to the next (`Joins`). A call ends early
+when it has done so much work that Python should have the floor; the next one goes on in the same
+frame. It also ends where matches, frames or remembered failures need more room; the start is
+searched again then.
+
+Where every match is wanted, a match is noted and the search goes on as if it had failed.
 """
 
 from __future__ import annotations
@@ -46,8 +50,9 @@ OVER_BUDGET, NO_TARGET, TARGET_IS_FIRST, PATH_FAILED = 4, 5, 6, 7
 PAUSED = 8
 
 #: Places in `Stack.paused`: one more than the depth that a paused search has come to (0: the next
-#: start is to be searched from its beginning), the steps that it has taken, the work of a call.
-HELD_DEPTH, HELD_STEPS, WORK = 0, 1, 2
+#: start is to be searched from its beginning), the steps that it has taken, the work of a call, and
+#: the matches and takes that there were before this start.
+HELD_DEPTH, HELD_STEPS, WORK, HELD_MATCHES, HELD_TAKES = 0, 1, 2, 3, 4
 
 #: A time before any time.
 NO_TIME = -(1 << 63)
@@ -58,11 +63,20 @@ FAILED, MATCHED, PENDING = 0, 1, 2
 #: The `reach` of a search that looked at the end of the input.
 REACHED_END = (1 << 63) - 1
 
+#: A row behind all rows.
+NO_ROW = (1 << 63) - 1
+
+#: Marks in `Stack.timed_out`.
+TIMED_OUT, FRUITFUL = 1, 2
+
 #: A search begins to remember failures after this many takes.
 MEMO_AFTER = 64
 
 #: Stamps a remembered failure that holds for every start.
 ANY_START = -1
+
+#: To look for a row by its value is so much work.
+_SEARCHED = 16
 
 
 class ProgramArrays(NamedTuple):
@@ -100,7 +114,8 @@ class SearchRules(NamedTuple):
 
     `start_bits` are the variables that can be first, and `second_bits` those that must come right
     after, where that holds for every match, else 0. The search of one start is given up after
-    `budget` steps; a call pauses after about `work` steps and rows looked at.
+    `budget` steps; a call pauses after about `work` steps and rows looked at. With `every`, all
+    runs of each start are wanted, not the preferred one alone.
     """
 
     path: int
@@ -115,6 +130,7 @@ class SearchRules(NamedTuple):
     memo: bool
     budget: int
     work: int
+    every: bool
 
 
 class SegmentRows(NamedTuple):
@@ -135,6 +151,24 @@ class SegmentRows(NamedTuple):
     ended: bool
 
 
+class Joins(NamedTuple):
+    """What rows can follow a state whose moves all ask for the value of an earlier row.
+
+    `of_state` has the number of a state's join, or -1. The earlier row is in the register
+    `register[join]`, its value in the integer column `slot[join]`, and whether that is known says
+    the column `column[join]` of `valid`. `rows` from `bounds[join]` to `bounds[join + 1]` are those
+    that may fit, by their own value, which `values` has, and then by row.
+    """
+
+    of_state: Numbers
+    register: Numbers
+    column: Numbers
+    slot: Numbers
+    bounds: Numbers
+    values: Numbers
+    rows: Numbers
+
+
 class PathInput(NamedTuple):
     """The input of compiled predicates: columns of both kinds, validity, and empty registers."""
 
@@ -143,6 +177,7 @@ class PathInput(NamedTuple):
     valid: Numbers
     first_integers: Numbers
     first_floats: Numbers
+    joins: Joins
 
 
 class Cursor(NamedTuple):
@@ -155,6 +190,10 @@ class Cursor(NamedTuple):
     become wanted. `looked` then takes for each row that failed as a start the row behind the last
     that was looked at, or REACHED_END where that takes more rows; of a match, `reach` has the
     former, and `number` the row where the search goes on.
+
+    Where every match is wanted, `looked` takes REACHED_END for each start that more rows may give
+    more matches, and `number` of a match what became of its run in the end: FAILED, MATCHED or
+    PENDING. Its `reach` and `passed` then say what had to be known for that alone.
     """
 
     segment: Numbers
@@ -170,10 +209,10 @@ class Stack(NamedTuple):
     """Room for one search: a frame for each take so far and one before the first.
 
     A frame holds the take and what is left to try after it; `timed_out` says whether WITHIN,
-    counted from this start, had a part in what failed after it. `integers` and `floats` are the
-    registers of compiled predicates, those of the empty run first. The memo holds failures;
-    `memo_state` is the number of entries, whether it is in use, the stamp of the current start, and
-    the entries before it. `paused` says where a call paused.
+    counted from this start, had a part in what failed after it (1), and whether there may be a
+    match (2). `integers` and `floats` are the registers of compiled predicates, those of the empty
+    run first. The memo holds failures; `memo_state` is the number of entries, whether it is in use,
+    the stamp of the current start, and the entries before it. `paused` says where a call paused.
     """
 
     state: Numbers
@@ -222,6 +261,23 @@ def memo_slot(keys: Numbers, stamps: Numbers, stamp: int, key: int) -> int:
     return slot
 
 
+@compiled_within
+def next_joined(joins: Joins, join: int, value: int, row: int) -> int:
+    """Return the first row from one on that has the value that a join asks for, or NO_ROW."""
+    values, rows = joins.values, joins.rows
+    low, high = joins.bounds[join], joins.bounds[join + 1]
+    last = high
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < value or (values[middle] == value and rows[middle] < row):
+            low = middle + 1
+        else:
+            high = middle
+    if low < last and values[low] == value:
+        return int(rows[low])
+    return NO_ROW
+
+
 @compiled_in_place
 def search(
     step: Any,
@@ -249,13 +305,14 @@ def search(
     integers, floats = stack.integers, stack.floats
     memo_keys, memo_stamps, memo_state = stack.memo_keys, stack.memo_stamps, stack.memo_state
     next_row, number = cursor.next_row, cursor.number
-    out_counts, out_rows, out_positions = out.counts, out.rows, out.positions
-    out_segment, out_start, out_number = out.segment, out.start, out.number
-    out_ends, out_reach, out_passed = out.ends, out.reach, out.passed
+    out_counts = out.counts
     begins, visibles, stops, withins = rows.begin, rows.visible, rows.stop, rows.within
     ended = rows.ended
     wanted_rows, looked = cursor.wanted, cursor.looked
     sweeping = len(wanted_rows) > 0
+    every = rules.every
+    joins = path.joins
+    join_of, registers = joins.of_state, len(path.first_integers)
     floor, first_ordinal = rows.floor, rows.first_ordinal
     frames = len(frame_state)
     uses_path = rules.path != 0
@@ -330,6 +387,8 @@ def search(
             else:
                 memo_state[2] += 1
                 memo_state[3] = memo_state[0]
+                paused[HELD_MATCHES] = out_counts[0]
+                paused[HELD_TAKES] = out_counts[1]
                 frame_state[0] = 0
                 frame_row[0] = start - 1
                 frame_event[0] = start
@@ -376,7 +435,23 @@ def search(
                             else:
                                 if event > first:
                                     wanted = waits[state]
-                                    if rules.within_kind == WITHIN_PREVIOUS:
+                                    join = join_of[state]
+                                    if join >= 0:
+                                        work += event + _SEARCHED
+                                        ahead = NO_ROW
+                                        earlier = integers[depth * registers + joins.register[join]]
+                                        if (
+                                            earlier >= 0
+                                            and path.valid[joins.column[join] * size + earlier]
+                                        ):
+                                            value = path.integers[joins.slot[join] * size + earlier]
+                                            ahead = next_joined(joins, join, value, event)
+                                        limit = bound
+                                        if rules.within_kind == WITHIN_PREVIOUS:
+                                            limit = first_from(times, event, end, deadline)
+                                        event = min(ahead, limit)
+                                        work -= event
+                                    elif rules.within_kind == WITHIN_PREVIOUS:
                                         while (
                                             event < end
                                             and np.int64(masks[event]) & wanted == 0
@@ -396,11 +471,14 @@ def search(
                                 if timed_out:
                                     reach = max(reach, event)
                                     passed = max(passed, deadline)
-                                    frame_timed_out[depth] = 1
+                                    frame_timed_out[depth] |= TIMED_OUT
                                     break
                                 if event >= end:
                                     if ended:
                                         reach = REACHED_END
+                                    elif every:
+                                        looked[start] = REACHED_END
+                                        frame_timed_out[depth] |= FRUITFUL
                                     else:
                                         outcome = PENDING
                                     break
@@ -542,7 +620,7 @@ def search(
                                             place = memo_slot(memo_keys, memo_stamps, stamp, key)
                                             if memo_stamps[place] == stamp:
                                                 taken = False
-                                                frame_timed_out[depth] = 1
+                                                frame_timed_out[depth] |= TIMED_OUT
                                             elif memo_stamps[place] == ANY_START:
                                                 taken = memo_keys[place] != key
                                         if taken:
@@ -589,6 +667,8 @@ def search(
                         next_row[segment] = start
                         cursor.reach[segment] = reach
                         cursor.passed[segment] = passed
+                        out_counts[0] = paused[HELD_MATCHES]
+                        out_counts[1] = paused[HELD_TAKES]
                         return STACK_FULL
                     steps += 1
                     if steps > rules.budget:
@@ -610,33 +690,49 @@ def search(
                     continue
                 if group_end < top:
                     # A call costs more than most searches, so only what is guarded makes one.
-                    if guarded[group_end] == 0:
+                    free = guarded[group_end] == 0
+                    if free and not every:
                         outcome = MATCHED
                         break
-                    verdict = _accepts(
-                        step,
-                        program,
-                        rules,
-                        rows,
-                        path,
-                        state,
-                        group_end,
-                        start,
-                        row,
-                        segment,
-                        depth,
-                        run_rows,
-                        run_labels,
-                        integers,
-                        floats,
-                    )
-                    if verdict.failed:
-                        return PATH_FAILED
-                    reach = max(reach, verdict.reach)
-                    passed = max(passed, verdict.passed)
-                    if verdict.outcome != FAILED:
-                        outcome = verdict.outcome
-                        break
+                    verdict = _Verdict(MATCHED, row + 1, NO_TIME, False)
+                    if not free:
+                        verdict = _accepts(
+                            step,
+                            program,
+                            rules,
+                            rows,
+                            path,
+                            state,
+                            group_end,
+                            start,
+                            row,
+                            segment,
+                            depth,
+                            run_rows,
+                            run_labels,
+                            integers,
+                            floats,
+                        )
+                        if verdict.failed:
+                            return PATH_FAILED
+                    if every:
+                        known = max(verdict.reach, row + 1)
+                        if depth > 0 and not _note_match(
+                            out, segment, start, verdict.outcome, known, verdict.passed,
+                            times, depth, run_rows, frame_state,
+                        ):  # fmt: skip
+                            next_row[segment] = start
+                            out_counts[0] = paused[HELD_MATCHES]
+                            out_counts[1] = paused[HELD_TAKES]
+                            return FULL
+                        if verdict.outcome != FAILED:
+                            frame_timed_out[depth] |= FRUITFUL
+                    else:
+                        reach = max(reach, verdict.reach)
+                        passed = max(passed, verdict.passed)
+                        if verdict.outcome != FAILED:
+                            outcome = verdict.outcome
+                            break
                     group = group_end + 1
                     if group < top:
                         frame_group[depth] = group
@@ -648,18 +744,20 @@ def search(
                 # Nothing is left to try after this take.
                 if depth == 0:
                     break
-                if memo_on:
+                if memo_on and frame_timed_out[depth] < FRUITFUL:
                     if 2 * memo_state[0] >= len(memo_keys):
                         next_row[segment] = start
                         cursor.reach[segment] = reach
                         cursor.passed[segment] = passed
+                        out_counts[0] = paused[HELD_MATCHES]
+                        out_counts[1] = paused[HELD_TAKES]
                         return MEMO_FULL
                     key = (state - 1) * size + row
                     place = memo_slot(memo_keys, memo_stamps, stamp, key)
                     if memo_keys[place] != key or memo_stamps[place] != ANY_START:
                         memo_keys[place] = key
                         # What another start has looked at, this one has not.
-                        depends = rules.within_kind == WITHIN_FIRST and frame_timed_out[depth]
+                        depends = rules.within_kind == WITHIN_FIRST and frame_timed_out[depth] != 0
                         memo_stamps[place] = stamp if depends or sweeping else ANY_START
                         memo_state[0] += 1
                 depth -= 1
@@ -679,13 +777,6 @@ def search(
                     looked[start] = reach
                 start += 1
                 continue
-            matches, takes = out_counts[0], out_counts[1]
-            if matches == len(out_start) or takes + depth > len(out_rows):
-                next_row[segment] = start
-                cursor.reach[segment] = reach
-                cursor.passed[segment] = passed
-                out_counts[2] = depth
-                return FULL
             following = start + 1
             if depth > 0:
                 if rules.skip == SKIP_PAST_LAST:
@@ -702,22 +793,16 @@ def search(
                         following = found
                     elif rules.skip_strict:
                         return NO_TARGET if found < 0 else TARGET_IS_FIRST
-            for take in range(depth):
-                out_rows[takes + take] = run_rows[take]
-                out_positions[takes + take] = frame_state[take + 1] - 1
+            told = following if sweeping else number[segment] + 1
+            if not _note_match(
+                out, segment, start, told, reach, passed, times, depth, run_rows, frame_state
+            ):
+                next_row[segment] = start
+                cursor.reach[segment] = reach
+                cursor.passed[segment] = passed
+                return FULL
             number[segment] += 1
-            out_segment[matches] = segment
-            out_start[matches] = start
-            out_number[matches] = number[segment]
-            out_ends[matches + 1] = takes + depth
-            out_reach[matches] = reach
-            # A row that was looked at after the deadline shows by itself that time has passed.
-            shown = reach == REACHED_END or passed == NO_TIME or times[reach - 1] >= passed
-            out_passed[matches] = NO_TIME if shown else passed
-            out_counts[0] = matches + 1
-            out_counts[1] = takes + depth
             if sweeping:
-                out_number[matches] = following
                 searching = following == start + 1
                 if following < end:
                     wanted_rows[following] = 1
@@ -728,6 +813,13 @@ def search(
         cursor.passed[segment] = passed
     cursor.segment[0] = len(rows.begin)
     return DONE
+
+
+@compiled_within
+def time_to_pass(times: Numbers, reach: int, passed: int) -> int:
+    """Return the time that has to pass, NO_TIME where a row looked at shows that it has."""
+    shown = reach == REACHED_END or passed == NO_TIME or times[reach - 1] >= passed
+    return NO_TIME if shown else passed
 
 
 @compiled_within
@@ -755,6 +847,38 @@ class _Verdict(NamedTuple):
     reach: int
     passed: int
     failed: bool
+
+
+@compiled_within
+def _note_match(
+    out: Buffers,
+    segment: int,
+    start: int,
+    number: int,
+    reach: int,
+    passed: int,
+    times: Numbers,
+    depth: int,
+    run_rows: Numbers,
+    frame_state: Numbers,
+) -> bool:
+    """Note a match and say whether there was room for it."""
+    matches, takes = out.counts[0], out.counts[1]
+    if matches == len(out.start) or takes + depth > len(out.rows):
+        out.counts[2] = depth
+        return False
+    for take in range(depth):
+        out.rows[takes + take] = run_rows[take]
+        out.positions[takes + take] = frame_state[take + 1] - 1
+    out.segment[matches] = segment
+    out.start[matches] = start
+    out.number[matches] = number
+    out.ends[matches + 1] = takes + depth
+    out.reach[matches] = reach
+    out.passed[matches] = time_to_pass(times, reach, passed)
+    out.counts[0] = matches + 1
+    out.counts[1] = takes + depth
+    return True
 
 
 @compiled_within

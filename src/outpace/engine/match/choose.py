@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from outpace.compiler.kernel import is_disabled
+from outpace.engine.match.candidates import CandidateMatcher, make_candidate_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.graph import GraphMatcher, make_graph_matcher
 from outpace.engine.match.join_matcher import JoinMatcher
@@ -15,6 +16,7 @@ from outpace.pattern.query import Selection
 
 #: What `explain()` calls the matchers.
 _NAMES: Final[dict[type, str]] = {
+    CandidateMatcher: "search",
     GraphMatcher: "graph",
     JoinMatcher: "join",
     KernelMatcher: "kernel",
@@ -25,8 +27,8 @@ _NAMES: Final[dict[type, str]] = {
 def choose_matcher(task: Task) -> Matcher:
     """Return the fastest matcher that covers the query.
 
-    The graph shares the work of all matches that overlap, the kernel searches for the preferred
-    match of each start, and the twin, plain Python, covers everything else.
+    The graph shares the work of all matches that overlap, the search finds all matches of each
+    start, the kernel the preferred one, and the twin, plain Python, covers everything else.
     """
     if task.bound.query.join is not None:
         return JoinMatcher(task)
@@ -35,7 +37,7 @@ def choose_matcher(task: Task) -> Matcher:
     compiled: Matcher | None = None
     if not (task.timeouts or is_disabled()):
         if task.bound.query.effective_selection is Selection.ALL:
-            compiled = make_graph_matcher(task)
+            compiled = make_graph_matcher(task) or make_candidate_matcher(task)
         else:
             compiled = make_kernel(task)
     return TwinMatcher(task) if compiled is None else compiled

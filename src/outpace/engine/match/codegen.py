@@ -10,25 +10,28 @@ from __future__ import annotations
 import decimal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pyarrow as pa
 
 from outpace.compiler.kernel import is_text_compiled, load_text
-from outpace.engine.evaluate.row import compile_scalar
+from outpace.engine.arrays import Numbers
 from outpace.engine.kernels.path_step import no_step
 from outpace.engine.kernels.search import PathInput
 from outpace.engine.match.codegen_layout import (
     HERE,
+    STEPS_HELD,
     RecordLayout,
     at_own_row,
     is_current,
     is_hoistable,
     place_of,
+    without_row,
 )
 from outpace.engine.match.contract import Block, Task
+from outpace.engine.match.joins import Join, plan_joins
+from outpace.engine.match.kernel_arrays import waits_of_states
 from outpace.engine.match.path_columns import is_text, path_columns
-from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.bind.query import classify
 from outpace.pattern.bound import (
@@ -49,13 +52,11 @@ from outpace.pattern.values import CONTEXT
 #: What looks at which of two values is the lesser.
 _ORDERING: Final = ("<", "<=", ">", ">=", "min", "max")
 
-#: Rows so many steps behind the first or before the last are kept in registers, others looked for.
-_STEPS_HELD: Final = 8
-
 #: The number of the form of step functions goes into the hash under which they are kept.
 _HEADER = '''\
 """Generated predicates of one query, of form 2; see outpace.engine.match.codegen."""
 
+from outpace.engine.arrays import Numbers
 from outpace.engine.kernels.path_step import find_first, find_last, path_step
 
 
@@ -79,6 +80,8 @@ class PathPlan:
         The variables whose predicates are compiled.
     layout
         The columns and registers that they use.
+    joins
+        For each state how the rows that it waits for are found by value, or None.
     source
         The text of the function; empty without such variables.
     """
@@ -86,6 +89,7 @@ class PathPlan:
     prefilters: tuple[Predicate, ...]
     variables: tuple[int, ...]
     layout: RecordLayout
+    joins: tuple[Join | None, ...]
     source: str
 
     @property
@@ -93,15 +97,23 @@ class PathPlan:
         """Whether the function has been compiled on this machine, or there is none."""
         return not self.source or is_text_compiled(self.source)
 
+    @property
+    def joined(self) -> frozenset[int]:
+        """The variables whose rows are found by value."""
+        bits = 0
+        for join in self.joins:
+            bits |= 0 if join is None else join.variables
+        return frozenset(place for place in range(bits.bit_length()) if bits >> place & 1)
+
     def step(self) -> Any:
         """Return the compiled function, compiling it if need be."""
         if not self.source:
             return no_step()
         return load_text(self.source).step
 
-    def path(self, block: Block) -> PathInput | None:
+    def path(self, block: Block, masks: Numbers) -> PathInput | None:
         """Return what the function reads of a block, see `path_columns`."""
-        return path_columns(self.layout, block)
+        return path_columns(self.layout, self.joins, block, masks)
 
 
 def plan_path(task: Task) -> PathPlan | None:
@@ -110,19 +122,21 @@ def plan_path(task: Task) -> PathPlan | None:
     layout = RecordLayout(len(predicates))
     prefilters: list[Predicate] = []
     bodies: dict[int, list[str]] = {}
+    conditions: dict[int, list[BoundExpression]] = {}
     try:
         for variable, predicate in enumerate(predicates):
             if predicate.kind is not PredicateClass.PATH:
                 prefilters.append(predicate)
                 continue
             assert predicate.expression is not None
-            own, rest = _split(predicate.expression, variable)
+            own, conditions[variable] = _split(predicate.expression, variable)
             prefilters.append(_prefilter(predicate.name, own, variable))
-            bodies[variable] = _body(rest, variable, layout)
+            bodies[variable] = _body(conditions[variable], variable, layout)
+        joins = plan_joins(waits_of_states(task.program), conditions, layout)
     except Uncompilable:
         return None
     source = _source(layout, bodies) if bodies else ""
-    return PathPlan(tuple(prefilters), tuple(bodies), layout, source)
+    return PathPlan(tuple(prefilters), tuple(bodies), layout, joins, source)
 
 
 def _split(
@@ -192,7 +206,7 @@ class CodeWriter:
         """Write an expression of one row, which is computed for all rows beforehand."""
         at, inside = self._row(place)
         term = self._column(self.layout.column(expression), at, inside)
-        if inside == "True" or (otherwise := _without_row(expression)) is None:
+        if inside == "True" or (otherwise := without_row(expression)) is None:
             return term
         # Where there is no such row the expression has a value all the same.
         value = _literal(otherwise, expression.type).value
@@ -232,7 +246,7 @@ class CodeWriter:
         return f"r{number}", f"i{number}"
 
     def _locate(self, place: ReadPlace) -> str:
-        if place.steps <= _STEPS_HELD:
+        if place.steps <= STEPS_HELD:
             register = self.layout.row_register(place.origin, place.variables, place.steps)
             return f"registers[after_integers + {register}]"
         bits = self.layout.bits(place.variables)
@@ -265,17 +279,6 @@ class CodeWriter:
         if registers.kind is CompiledType.INTEGER:
             self.code.exact(value)
         return self.code.line(f"float({value}) / float({divisor})", known, CompiledType.FLOAT)
-
-
-def _without_row(expression: BoundExpression) -> object:
-    """Return what an expression comes to where none of the rows that it reads is there."""
-    evaluate = compile_scalar(
-        expression, lambda leaf: lambda _: False if isinstance(leaf, Present) else None
-    )
-    try:
-        return cast("object", evaluate(None))
-    except DataError:
-        raise Uncompilable from None
 
 
 def _literal(value: object, data_type: pa.DataType) -> Term:

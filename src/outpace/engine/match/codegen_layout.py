@@ -7,8 +7,10 @@ updated with every take, so that no predicate has to look at all rows of the run
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, cast
 
+from outpace.engine.evaluate.row import compile_scalar
+from outpace.errors import DataError
 from outpace.pattern.bound import (
     Aggregate,
     Apply,
@@ -24,6 +26,9 @@ from outpace.pattern.functions.function import CompiledType, Uncompilable, kind_
 
 #: The row that a predicate looks at.
 HERE: Final = ReadPlace("row")
+
+#: Rows so many steps behind the first or before the last are kept in registers, others looked for.
+STEPS_HELD: Final = 8
 
 #: The aggregates that registers follow.
 COMPILED_AGGREGATES: Final = ("count", "count_if", "sum", "avg", "min", "max")
@@ -206,3 +211,14 @@ def at_own_row(expression: BoundExpression) -> BoundExpression:
         case Apply(arguments=arguments):
             return replace(expression, arguments=tuple(map(at_own_row, arguments)))
     return expression
+
+
+def without_row(expression: BoundExpression) -> object:
+    """Return what an expression comes to where none of the rows that it reads is there."""
+    evaluate = compile_scalar(
+        expression, lambda leaf: lambda _: False if isinstance(leaf, Present) else None
+    )
+    try:
+        return cast("object", evaluate(None))
+    except DataError:
+        raise Uncompilable from None

@@ -70,13 +70,11 @@ from outpace.engine.match.contract import (
 from outpace.engine.match.count_candidates import count_candidates, exact_sum, truth_table
 from outpace.engine.match.finality import known_from, wait_for_time
 from outpace.engine.match.graph_layout import graph_layout
+from outpace.engine.match.kernel_search import TAKES_MAX
 from outpace.engine.match.twin import TwinMatcher
 from outpace.errors import MatchError
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
-
-#: Rows of matches that one call writes at most: 4 GiB of row numbers and positions.
-TAKES_MAX: Final = 1 << 28
 
 #: From so many on, the matches are counted first, so that too many are refused at once.
 TAKES_UNCOUNTED: Final = 1 << 22

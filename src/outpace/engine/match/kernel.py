@@ -9,33 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from outpace.compiler.kernel import is_compiled, read_only
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.compiler.kernel import is_compiled
+from outpace.engine.arrays import Integers
 from outpace.engine.kernels import search as kernels
 from outpace.engine.kernels.chain import search_chain
 from outpace.engine.kernels.chains import sweep_chain, walk_chains
 from outpace.engine.kernels.results import latest_arrivals
-from outpace.engine.kernels.search import (
-    Buffers,
-    Cursor,
-    PathInput,
-    ProgramArrays,
-    SearchRules,
-    SegmentRows,
-    Stack,
-)
+from outpace.engine.kernels.search import Buffers, Cursor, SegmentRows
 from outpace.engine.kernels.strict import search_strict
-from outpace.engine.match.after import barrier_after, skip_variables
-from outpace.engine.match.codegen import PathPlan, plan_path
 from outpace.engine.match.contract import (
     Block,
     BlockMatches,
-    Matcher,
     Outcome,
     Resume,
     Task,
@@ -43,40 +31,28 @@ from outpace.engine.match.contract import (
     empty_block,
 )
 from outpace.engine.match.finality import wait_for_time
-from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
-from outpace.engine.match.kernel_masks import BlockMasks
+from outpace.engine.match.kernel_arrays import rules
+from outpace.engine.match.kernel_search import (
+    KernelSearch,
+    MatchRoom,
+    cursor_at,
+    found_matches,
+    make_search,
+    start_row,
+)
 from outpace.engine.match.program import ACCEPT, Program
 from outpace.engine.match.twin import TwinMatcher
-from outpace.engine.rows.partition import row_type
-from outpace.errors import MatchError
 from outpace.pattern.ast import Link
 from outpace.pattern.bound import PredicateClass
-from outpace.pattern.query import Consume, Selection, Skip, WithinKind
-
-#: Rows from which on it pays to wait until a query's own predicates are compiled (about a second),
-#: and until the kernels are (many seconds, once per machine).
-WORTH_PREDICATES = 20_000
-WORTH_KERNELS = 200_000
-
-_INT32_MAX = np.iinfo(np.int32).max
+from outpace.pattern.query import Selection, Skip, WithinKind
 
 
-def make_kernel(task: Task) -> Matcher | None:
+def make_kernel(task: Task) -> KernelMatcher | None:
     """Return the compiled matcher of a task, or None where only the twin will do."""
-    bound = task.bound
-    query = bound.query
-    if (
-        task.timeouts
-        or query.effective_selection is not Selection.PREFERRED
-        or query.consumption is not Consume.NONE
-        or not fits_bits(task.program)
-    ):
+    if task.bound.query.effective_selection is not Selection.PREFERRED:
         return None
-    if bound.within is not None and bound.descending[0]:
-        # Time then runs backwards, and no event ends the wait.
-        return None
-    plan = plan_path(task)
-    return None if plan is None else KernelMatcher(task, plan)
+    search = make_search(task)
+    return None if search is None else KernelMatcher(task, search)
 
 
 @dataclass(frozen=True)
@@ -106,15 +82,12 @@ class Sweep:
 class KernelMatcher:
     """A matcher that runs compiled code; see `make_kernel`."""
 
-    def __init__(self, task: Task, plan: PathPlan) -> None:
+    def __init__(self, task: Task, search: KernelSearch) -> None:
+        self.search = search
         self._task = task
-        self._plan = plan
         self._twin = TwinMatcher(task)
-        self._program: ProgramArrays = program_arrays(task.program)
-        self._rules: SearchRules = rules(task, plan.variables)
-        self._masks = BlockMasks(plan.prefilters)
         self._chain = chain_steps(task)
-        self._search = search_strict if is_strict(task) else kernels.search
+        self._kernel = search_strict if is_strict(task) else kernels.search
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
@@ -126,18 +99,18 @@ class KernelMatcher:
         return self._run(block, resume) or self._twin(block, resume)
 
     def _run(self, block: Block, resume: Resume) -> Outcome | None:
-        rows = self._rows(block)
-        cursor = _cursor(block, resume)
-        buffers = _MatchRoom.of(block.size)
+        rows = self.search.rows(block)
+        cursor = cursor_at(block, resume)
+        buffers = MatchRoom.of(block.size)
         if self._chain is not None:
-            past_last = self._rules.skip == kernels.SKIP_PAST_LAST
+            past_last = self.search.rules.skip == kernels.SKIP_PAST_LAST
             self._run_chain(
-                partial(search_chain, self._chain, past_last, self._rules, rows),
+                partial(search_chain, self._chain, past_last, self.search.rules, rows),
                 block,
                 cursor,
                 buffers,
             )
-        elif not self._run_search(self._search, block, rows, cursor, buffers):
+        elif not self.search.run(self._kernel, block, rows, cursor, buffers):
             return None
         return _outcome(block, resume, cursor, buffers.arrays)
 
@@ -154,7 +127,7 @@ class KernelMatcher:
     def sweep_is_compiled(self) -> bool:
         """Whether `sweep` need not wait for a compiler."""
         search = kernels.search if self._chain is None else sweep_chain
-        return is_compiled(search) and is_compiled(walk_chains) and self._plan.compiled
+        return is_compiled(search) and is_compiled(walk_chains) and self.search.plan.compiled
 
     def sweep(self, block: Block, wanted: npt.NDArray[np.uint8]) -> Sweep | None:
         """Search every start that a search from a wanted row comes to, each for itself.
@@ -171,90 +144,47 @@ class KernelMatcher:
         Sweep, or None
             None where compiled arithmetic gives up, and only the twin can tell whether it must.
         """
-        rows = self._rows(block)
-        cursor = _cursor(block, Resume.fresh(len(block.segments) - 1))
+        rows = self.search.rows(block)
+        cursor = cursor_at(block, Resume.fresh(len(block.segments) - 1))
         cursor.next_row[:] = block.segments[:-1]
-        buffers = _MatchRoom.of(block.size)
+        buffers = MatchRoom.of(block.size)
         if self._chain is not None:
-            past_last = self._rules.skip == kernels.SKIP_PAST_LAST
+            past_last = self.search.rules.skip == kernels.SKIP_PAST_LAST
             self._run_chain(
-                partial(sweep_chain, self._chain, past_last, self._rules, rows, wanted),
+                partial(sweep_chain, self._chain, past_last, self.search.rules, rows, wanted),
                 block,
                 cursor,
                 buffers,
             )
         else:
             cursor = cursor._replace(wanted=wanted, looked=np.zeros(block.size, np.int64))
-            if not self._run_search(kernels.search, block, rows, cursor, buffers):
+            if not self.search.run(kernels.search, block, rows, cursor, buffers):
                 return None
         out = buffers.arrays
-        found = _found(out, out.reach[: int(out.counts[0])])
+        found = found_matches(out, out.reach[: int(out.counts[0])])
         starts = None if self._chain is None else partial(self._starts, rows)
         return Sweep(found, cursor.next_row, cursor.looked, starts)
-
-    def _rows(self, block: Block) -> SegmentRows:
-        return _rows(block, self._masks(block), self._task.bound.within)
 
     def _starts(self, rows: SegmentRows, low: int) -> Integers:
         """Return the rows from one on that a chain may start with, unless WITHIN has passed."""
         assert self._chain is not None
         starts = np.flatnonzero(rows.masks[low:] & self._chain[0]) + low
-        if self._rules.within_kind != kernels.WITHIN_FIRST:
+        if self.search.rules.within_kind != kernels.WITHIN_FIRST:
             return starts
         segment = np.searchsorted(rows.begin, starts, "right") - 1
         return starts[rows.floor[segment] - rows.times[starts] < rows.within[segment]]
 
     def ready(self, size: int) -> bool:
-        """Say whether compiled code is to match a block of this size now, rather than the twin.
-
-        Code that is not compiled yet is not worth waiting for unless the block is large.
-        """
-        kernel = self._search if self._chain is None else search_chain
-        return (size >= WORTH_KERNELS or is_compiled(kernel)) and (
-            size >= WORTH_PREDICATES or self._plan.compiled
-        )
+        """Say whether compiled code is to match a block of this size now, rather than the twin."""
+        return self.search.ready(size, self._kernel if self._chain is None else search_chain)
 
     def compile_now(self) -> None:
         """Compile all that this matcher runs, so that small blocks need not go to the twin."""
         block = empty_block(self._task)
         self._run(block, Resume.fresh(0))
 
-    def _run_search(
-        self,
-        search: Callable[..., int],
-        block: Block,
-        rows: SegmentRows,
-        cursor: Cursor,
-        buffers: _MatchRoom,
-    ) -> bool:
-        step = self._plan.step()
-        rules = self._rules._replace(budget=self._task.steps_allowed(block.size))
-        path = self._plan.path(block)
-        if path is None:
-            return False
-        room = _Room.of(path)
-        turns = Turns(self._task, block.size)
-        while True:
-            status = search(
-                step, self._program, rules, rows, path, room.stack, cursor, buffers.arrays
-            )
-            if status == kernels.DONE:
-                return True
-            if status == kernels.PATH_FAILED:
-                return False
-            if status == kernels.FULL:
-                buffers.grow()
-            elif status == kernels.STACK_FULL:
-                room.deepen(path)
-            elif status == kernels.MEMO_FULL:
-                room.forget()
-            elif status == kernels.PAUSED:
-                turns.end(int(room.stack.paused[kernels.WORK]), _row(cursor))
-            else:
-                self._fail(status, cursor, rules.budget)
-
     def _run_chain(
-        self, search: Callable[..., int], block: Block, cursor: Cursor, buffers: _MatchRoom
+        self, search: Callable[..., int], block: Block, cursor: Cursor, buffers: MatchRoom
     ) -> None:
         assert self._chain is not None
         taken = np.full(len(self._chain), -1, np.int64)
@@ -267,27 +197,7 @@ class KernelMatcher:
                 buffers.grow()
             else:
                 # A chain is linear: no budget is needed.
-                turns.end(0, _row(cursor))
-
-    def _fail(self, status: int, cursor: Cursor, budget: int) -> None:
-        if status == kernels.OVER_BUDGET:
-            raise MatchError(
-                f"the search for a match took more than {budget} steps",
-                detail=f"the match would start at row {_row(cursor)} of the rows looked at",
-                hint="add WITHIN, make a quantifier possessive (A++), or let fewer DEFINEs read"
-                " the match",
-            )
-        # A match of one row whose label is no target, or is one, fails as the match found does.
-        targets = skip_variables(self._task.bound)
-        label = -1 if status == kernels.NO_TARGET else min(targets)
-        after = self._task.bound.query.effective_skip
-        barrier_after(after, Selection.PREFERRED, targets, 0, [0], [label])
-        raise AssertionError("the after-match rule accepts what the kernel refused")
-
-
-def _row(cursor: Cursor) -> int:
-    """Return the start that is searched."""
-    return int(cursor.next_row[cursor.segment[0]])
+                turns.end(0, start_row(cursor))
 
 
 def chain_steps(task: Task) -> Integers | None:
@@ -337,170 +247,9 @@ def _reads_run(task: Task) -> bool:
     return any(predicate.kind is PredicateClass.PATH for predicate in task.bound.predicates)
 
 
-@dataclass
-class _Room:
-    """The arrays of a search; they grow when a run is longer, or fails more often, than before."""
-
-    stack: Stack
-
-    @staticmethod
-    def of(path: PathInput) -> _Room:
-        return _Room(_stack(64, 256, path))
-
-    def deepen(self, path: PathInput) -> None:
-        """Make room for longer runs; the memo stays."""
-        old = self.stack
-        new = _stack(4 * len(old.state), len(old.memo_keys), path)
-        self.stack = new._replace(
-            memo_keys=old.memo_keys, memo_stamps=old.memo_stamps, memo_state=old.memo_state
-        )
-
-    def forget(self) -> None:
-        """Empty the memo, and enlarge it if the last start filled it by itself."""
-        old = self.stack
-        entries, _, _, before = (int(value) for value in old.memo_state)
-        size = len(old.memo_keys)
-        if 4 * (entries - before) >= size:
-            size *= 4
-        old.memo_state[0] = 0
-        self.stack = old._replace(
-            memo_keys=np.zeros(size, np.int64), memo_stamps=np.zeros(size, np.int64)
-        )
-
-
-def _stack(frames: int, memo: int, path: PathInput) -> Stack:
-    integers = np.zeros((frames + 1) * len(path.first_integers), np.int64)
-    floats = np.zeros((frames + 1) * len(path.first_floats), np.float64)
-    integers[: len(path.first_integers)] = path.first_integers
-    floats[: len(path.first_floats)] = path.first_floats
-    state, row, event, move, group, alive, released, timed_out, run_rows, run_labels = (
-        np.zeros(frames, np.int64) for _ in range(10)
-    )
-    return Stack(
-        state,
-        row,
-        event,
-        move,
-        group,
-        alive,
-        released,
-        timed_out,
-        run_rows,
-        run_labels,
-        integers,
-        floats,
-        memo_keys=np.zeros(memo, np.int64),
-        memo_stamps=np.zeros(memo, np.int64),
-        memo_state=np.zeros(4, np.int64),
-        paused=np.zeros(3, np.int64),
-    )
-
-
-@dataclass
-class _MatchRoom:
-    """Room for matches; pages that are not filled cost nothing."""
-
-    arrays: Buffers
-
-    @staticmethod
-    def of(size: int) -> _MatchRoom:
-        # Matches that do not overlap fit at once, and a little overlap does too.
-        return _MatchRoom(_room(size, size + size // 4, size))
-
-    def grow(self) -> None:
-        """Double the room, at least so that the match that did not fit does."""
-        old = self.arrays
-        matches, takes = int(old.counts[0]), int(old.counts[1])
-        wanted = max(2 * len(old.rows), takes + int(old.counts[2]))
-        size = _INT32_MAX + 1 if old.rows.itemsize == 8 else 0
-        new = _room(2 * len(old.start) + 16, wanted, size)
-        used = (3, *[matches] * 3, matches + 1, *[matches] * 2, *[takes] * 2)
-        for count, source, target in zip(used, old, new, strict=True):
-            target[:count] = source[:count]
-        self.arrays = new
-
-
-def _room(matches: int, takes: int, size: int) -> Buffers:
-    kind = row_type(size)
-    return Buffers(
-        counts=np.zeros(3, np.int64),
-        segment=np.empty(matches, kind),
-        start=np.empty(matches, kind),
-        number=np.empty(matches, np.int64),
-        ends=_from_zero(matches + 1),
-        reach=np.empty(matches, np.int64),
-        passed=np.empty(matches, np.int64),
-        rows=np.empty(takes, kind),
-        positions=np.empty(takes, np.int16),
-    )
-
-
-def _from_zero(size: int) -> Integers:
-    values = np.empty(size, np.int64)
-    values[0] = 0
-    return values
-
-
-def _rows(block: Block, masks: npt.NDArray[Any], within: int | None) -> SegmentRows:
-    begin, stop = block.segments[:-1].copy(), block.segments[1:].copy()
-    visible = block.visible.copy()
-    floor = np.full(len(begin), block.watermark, np.int64)
-    if len(block.times):
-        some = visible > begin
-        newest = block.times[np.maximum(visible - 1, 0)]
-        floor = np.where(some, np.maximum(newest, floor), floor)
-    return SegmentRows(
-        masks=masks,
-        times=read_only(block.times),
-        begin=begin,
-        visible=visible,
-        stop=stop,
-        first_ordinal=_first_ordinals(block),
-        floor=floor,
-        within=block.withins(within),
-        ended=block.ended,
-    )
-
-
-def _first_ordinals(block: Block) -> Integers:
-    """Return the ordinal of each segment's first row; of one without rows it has no meaning."""
-    begin = np.minimum(block.segments[:-1], max(0, block.size - 1))
-    return block.ordinals[begin].astype(np.int64) if block.size else begin
-
-
-def _cursor(block: Block, resume: Resume) -> Cursor:
-    begin = block.segments[:-1]
-    next_row = begin + (resume.next_start - _first_ordinals(block))
-    return Cursor(
-        segment=np.zeros(1, np.int64),
-        # Kernels go where they are sent, and a saved state may say anything.
-        next_row=np.minimum(np.maximum(next_row, begin), block.segments[1:]),
-        number=resume.number.copy(),
-        reach=np.zeros(len(begin), np.int64),
-        passed=np.full(len(begin), NO_TIME, np.int64),
-        wanted=np.zeros(0, np.uint8),
-        looked=np.zeros(0, np.int64),
-    )
-
-
-def _found(out: Buffers, settled: Integers, awaited: Integers | None = None) -> BlockMatches:
-    """Return what a search wrote, and when each match became final."""
-    matches, takes = int(out.counts[0]), int(out.counts[1])
-    return BlockMatches(
-        segment=out.segment[:matches],
-        start=out.start[:matches],
-        number=out.number[:matches],
-        offsets=out.ends[: matches + 1],
-        rows=out.rows[:takes],
-        positions=out.positions[:takes],
-        settled=settled,
-        awaited=awaited,
-    )
-
-
 def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outcome:
     begin = block.segments[:-1]
-    found = _found(out, *_settled(block, out, int(out.counts[0])))
+    found = found_matches(out, *_settled(block, out, int(out.counts[0])))
     after = Resume(
         next_start=(block.ordinals[begin] + (cursor.next_row - begin)).astype(np.int64),
         barrier=resume.barrier.copy(),

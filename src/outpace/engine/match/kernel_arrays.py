@@ -16,7 +16,7 @@ from outpace.engine.match.after import skip_variables
 from outpace.engine.match.contract import Task
 from outpace.engine.match.program import ACCEPT, Hold, Negation, Program, Transition, completing
 from outpace.pattern.ast import Link
-from outpace.pattern.query import Per, Skip, WithinKind
+from outpace.pattern.query import Per, Selection, Skip, WithinKind
 
 #: Variables, moves of one position and holds of one position are bits of a signed 64-bit number.
 BITS_MAX = 62
@@ -66,7 +66,7 @@ def program_arrays(program: Program) -> search.ProgramArrays:
     moves = [move for state in by_state for move in state]
     initial = len(by_state[0])
     holds: list[Hold] = [hold for move in moves for hold in move.holds]
-    ends: list[tuple[Negation, ...]] = [(), *program.ends]
+    ends = _ends(program)
     return search.ProgramArrays(
         variable=_integers(position.variable for position in program.positions),
         first_move=_bounds(len(state) for state in by_state),
@@ -97,9 +97,7 @@ def program_arrays(program: Program) -> search.ProgramArrays:
         ends=_integers(_bits(n.variable for n in state if not n.immediate) for state in ends),
         ends_next=_integers(_bits(n.variable for n in state if n.immediate) for state in ends),
         strict_next=_integers([0, *(_strict_next(program, moves) for moves in by_state[1:])]),
-        waits=_integers(
-            _waits(program, moves, state) for moves, state in zip(by_state, ends, strict=True)
-        ),
+        waits=_integers(waits_of_states(program)),
     )
 
 
@@ -146,6 +144,7 @@ def rules(task: Task, path_variables: Iterable[int]) -> search.SearchRules:
         memo=path == 0,
         budget=task.step_budget,
         work=task.pace.work,
+        every=query.effective_selection is Selection.ALL,
     )
 
 
@@ -193,6 +192,15 @@ def _group_bits(by_state: list[tuple[Transition, ...]]) -> Numbers:
             found.append((1 << max(end, index)) - (1 << index))
     # Before the end there is always a move to ask for, also in a state without any.
     return np.array([*found, 0], np.int64)
+
+
+def waits_of_states(program: Program) -> list[int]:
+    """Return for each state the variables that matter while a run waits for a row, as bits."""
+    return [_waits(program, *each) for each in zip(states(program), _ends(program), strict=True)]
+
+
+def _ends(program: Program) -> list[tuple[Negation, ...]]:
+    return [(), *program.ends]
 
 
 def _waits(program: Program, moves: tuple[Transition, ...], ends: tuple[Negation, ...]) -> int:

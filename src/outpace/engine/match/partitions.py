@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from outpace.compiler.kernel import is_compiled
 from outpace.engine.kernels.count_rows import count_rows
+from outpace.engine.match.candidates import make_candidate_matcher
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Block, BlockMatches, Matcher, Pace, Resume, Task
 from outpace.engine.match.count_candidates import count_candidates, exact_sum
@@ -81,8 +82,8 @@ def count_matches(task: Task, block: Block, resume: Resume, twin: Matcher | None
     """Return how many matches a call of the query's matcher would emit.
 
     A query that skips, consumes or has a limit per start is answered by its matcher, which makes no
-    more matches than it must, and keeps none of them. What only the twin finds is listed, by the
-    one given or its own.
+    more matches than it must, and keeps none of them. What has to be listed is, by the twin given
+    or the query's own matcher.
     """
     countable = _nothing_is_ruled_out(task, block)
     if countable and block.size <= SMALL:
@@ -93,7 +94,8 @@ def count_matches(task: Task, block: Block, resume: Resume, twin: Matcher | None
     if counts is None:
         if graph := make_graph_matcher(task):
             return graph.count(block, resume)
-        return len((twin or TwinMatcher(task))(block, resume).found.start)
+        lister = twin or make_candidate_matcher(task) or TwinMatcher(task)
+        return len(lister(block, resume).found.start)
     limits = [limit.count for limit in task.bound.query.limits if limit.per is Per.PARTITION]
     if not limits:
         return exact_sum(counts)

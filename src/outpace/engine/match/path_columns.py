@@ -19,13 +19,16 @@ from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.engine.kernels.search import PathInput
 from outpace.engine.match.codegen_layout import RecordLayout
 from outpace.engine.match.contract import Block
+from outpace.engine.match.joins import Join, join_arrays
 from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.functions.function import CompiledType
 
 
-def path_columns(layout: RecordLayout, block: Block) -> PathInput | None:
-    """Return the columns and the first registers that a step function reads.
+def path_columns(
+    layout: RecordLayout, joins: Sequence[Join | None], block: Block, masks: Numbers
+) -> PathInput | None:
+    """Return the columns and the first registers that a step function reads, and the joined rows.
 
     None where a column cannot be computed for all rows, which a search need not ask about, or has
     numbers that do not fit: then only the twin can tell what comes of it.
@@ -55,6 +58,7 @@ def path_columns(layout: RecordLayout, block: Block) -> PathInput | None:
         valid,
         np.array(layout.integers, np.int64),
         np.array(layout.floats, np.float64),
+        join_arrays(joins, layout, integer_columns, valid, masks),
     )
 
 

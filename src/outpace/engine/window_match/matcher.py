@@ -25,7 +25,8 @@ from outpace.engine.event import Events, no_events
 from outpace.engine.kernels.grouping import find_pairs
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
-from outpace.engine.match.kernel import WORTH_PREDICATES, KernelMatcher
+from outpace.engine.match.kernel import KernelMatcher
+from outpace.engine.match.kernel_search import WORTH_PREDICATES
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import count_starts, fingerprint, kept_columns
 from outpace.engine.rows.times import as_integers, valid_times

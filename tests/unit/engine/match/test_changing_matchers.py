@@ -16,7 +16,7 @@ from support.properties import examples
 
 import outpace as op
 from outpace.engine.match import graph as graph_module
-from outpace.engine.match import kernel as kernel_module
+from outpace.engine.match import kernel_search
 from outpace.engine.match import partitions as count_module
 from outpace.engine.match import twin as twin_module
 from outpace.engine.match.contract import Block, Outcome, Resume
@@ -83,7 +83,7 @@ def test_changing_the_matcher_changes_nothing(
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing seem compiled, and the twin give up at once."""
-    for module in (graph_module, kernel_module, count_module):
+    for module in (graph_module, kernel_search, count_module):
         monkeypatch.setattr(module, "is_compiled", lambda _: False)
     monkeypatch.setattr(twin_module, "_PATIENCE", 5)
 

@@ -5,107 +5,34 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, note
+from hypothesis import given, note
 from hypothesis import strategies as st
+from support.compiled import LOCAL, PATH, WORKS, outcome_of, prefix_of, tables, task_of
 from support.properties import examples
 from support.strategies import patterns
 
 from outpace.compiler.kernel import head_start
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.match import contract as contract_module
-from outpace.engine.match import kernel as kernel_module
+from outpace.engine.match import kernel_search
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import WORK_AT_ONCE, Block, Pace, Resume
+from outpace.engine.match.contract import Pace, Resume
 from outpace.engine.match.kernel import chain_steps, make_kernel
 from outpace.engine.match.task import match_block, prepare, whole_block
 from outpace.engine.match.twin import TwinMatcher
 from outpace.engine.match.twin_search import StepBudget, TooManyStepsError
-from outpace.errors import BindError, MatchError
+from outpace.errors import MatchError
 from outpace.pattern.ast import Link, predicates, variables
 from outpace.pattern.query import Query, WithinKind
-
-LOCAL = (
-    "x = 0",
-    "x = 1",
-    "x <= 1",
-    "x > PREV(x)",
-    "x < NEXT(x)",
-    "s = 'a' OR x = 2",
-    "x IN (0, 2) AND f > 0.5",
-)
-PATH = (
-    "x > A.x",
-    "x >= LAST(x, 1)",
-    "COUNT(*) < 4",
-    "x = 1 AND (COUNT(B.x) = 1 OR B.f > (SUM(B.f) - B.f) / (COUNT(B.f) - 1))",
-    "SUM(x) < 4 OR x IS NULL",
-    "f > AVG(A.f)",
-    "MAX(x) - MIN(x) < 2",
-    "COALESCE(PREV(LAST(B.x)), 1) = x",
-    "CASE WHEN x = FIRST(A.x) THEN f > 0.25 ELSE s = 'a' END",
-    "PREV(COALESCE(A.x, 1)) = 1 OR LAST(COALESCE(B.x, 0), 1) = x",
-    "NOT (x = FIRST(A.x, 1)) OR LAST(B.x, 1) > 0",
-    "x = FIRST(B.x, 2) OR LAST(A.x, 3) IS NULL",
-    "s = A.s",
-    "s >= LAST(s, 1) AND s <> MAX(B.s)",
-    "UPPER(s) = UPPER(A.s) OR A.s LIKE 'b%'",
-    "s IN (A.s, LAST(B.s), 'a')",
-    "x IS DISTINCT FROM A.x AND s IS NOT DISTINCT FROM LAST(B.s, 1)",
-    "m > A.m + 1.5 OR m * A.m < 0.4",
-    "SUM(m) < 3 AND m >= AVG(A.m)",
-    "m = MAX(m) OR CAST(A.m AS DOUBLE) = f",
-    "m - x < A.m * 2",
-    "t - A.t < INTERVAL '2' SECOND AND t < A.t + INTERVAL '3' SECOND",
-    "t = MIN(t) OR EXTRACT(SECOND FROM A.t) = EXTRACT(SECOND FROM t)",
-    "w > A.w - INTERVAL '1' SECOND OR w + A.w < t - A.t",
-    "d > A.d AND d - A.d < INTERVAL '3' DAY",
-    "COUNT_IF(x > 0) < 2 OR COUNT_IF(B.f > 0.25) = 1",
-    "12 / A.x > 6 OR x = A.x + B.x",
-)
-
-
-#: What compiled code does at once: as little as it can, a little, all of it.
-WORKS = st.sampled_from([0, 5, WORK_AT_ONCE])
 
 
 @pytest.fixture(autouse=True, scope="module")
 def compile_at_once():
     """Run compiled predicates on small blocks too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel_module, "WORTH_PREDICATES", 0)
-        patch.setattr(kernel_module, "WORTH_KERNELS", 0)
+        patch.setattr(kernel_search, "WORTH_PREDICATES", 0)
+        patch.setattr(kernel_search, "WORTH_KERNELS", 0)
         yield
-
-
-def tables(size=14):
-    row = st.tuples(
-        st.integers(0, 2),
-        st.integers(0, 2) | st.none(),
-        st.sampled_from([0.0, 0.25, 0.5, 1.5]) | st.none(),
-        st.sampled_from(["a", "b", "B"]) | st.none(),
-        st.integers(0, 1),
-        st.decimals("-0.5", "3", places=2) | st.none(),
-        st.none() | st.integers(0, 4).map(lambda day: 86_401 * day),
-        st.none() | st.integers(-1, 2),
-    )
-    return st.lists(row, max_size=size).map(_table)
-
-
-def _table(rows):
-    steps, x, f, s, key, m, t, w = zip(*rows, strict=True) if rows else ((),) * 8
-    return pa.table(
-        {
-            "ts": pa.array(np.cumsum(steps).astype(np.int64)),
-            "x": pa.array(x, pa.int8()),
-            "f": pa.array(f, pa.float64()),
-            "s": pa.array(s, pa.string()),
-            "key": pa.array(key, pa.int64()),
-            "m": pa.array(m, pa.decimal128(6, 2)),
-            "t": pa.array(t, pa.timestamp("s")),
-            "w": pa.array(w, pa.duration("s")),
-            "d": pa.array(t, pa.timestamp("s")).cast(pa.date32()),
-        }
-    )
 
 
 @st.composite
@@ -135,20 +62,6 @@ def queries(draw, definitions, links=tuple(Link)):
     ][skip].measures(n="COUNT(*)")
 
 
-def _task(query, table):
-    try:
-        return prepare(query, table.schema)
-    except BindError:
-        assume(False)
-
-
-def _outcome(matcher, block, resume):
-    try:
-        return matcher(block, resume)
-    except MatchError as error:
-        return error.message
-
-
 def _same(one, other):
     if isinstance(one, str) or isinstance(other, str):
         assert one == other
@@ -161,37 +74,22 @@ def _same(one, other):
     assert one.keep_from.tolist() == other.keep_from.tolist()
 
 
-def _prefix(task, table, size, watermark):
-    """Return the block of a stream's first rows, with nothing dropped."""
-    block = whole_block(task, table.slice(0, size))
-    return Block(
-        block.columns,
-        block.segments,
-        block.visible,
-        block.ordinals,
-        block.arrivals,
-        block.times,
-        ended=False,
-        watermark=watermark,
-    )
-
-
 def _compare(query, table, cut, watermark, work=0):
     """Compare both, on the whole and on a part; compiled code pauses wherever it can."""
-    task = _task(query, table)
+    task = task_of(query, table)
     kernel = make_kernel(replace(task, pace=Pace(work)))
     assert kernel is not None
     twin = TwinMatcher(task)
     block = whole_block(task, table)
     fresh = Resume.fresh(len(block.segments) - 1)
-    _same(_outcome(kernel, block, fresh), _outcome(twin, block, fresh))
-    part = _prefix(task, table, cut, watermark if len(block.times) else NO_TIME)
+    _same(outcome_of(kernel, block, fresh), outcome_of(twin, block, fresh))
+    part = prefix_of(task, table, cut, watermark if len(block.times) else NO_TIME)
     fresh = Resume.fresh(len(part.segments) - 1)
-    before = _outcome(twin, part, fresh)
-    _same(_outcome(kernel, part, fresh), before)
+    before = outcome_of(twin, part, fresh)
+    _same(outcome_of(kernel, part, fresh), before)
     if not isinstance(before, str) and len(part.segments) == len(block.segments):
         resumed = before.resume
-        _same(_outcome(kernel, block, resumed), _outcome(twin, block, resumed))
+        _same(outcome_of(kernel, block, resumed), outcome_of(twin, block, resumed))
 
 
 @given(queries(LOCAL), tables(), st.integers(0, 14), st.integers(0, 12), WORKS)
@@ -292,9 +190,9 @@ def test_an_overflow_in_a_compiled_predicate_is_the_twins_error():
 
 def test_a_small_block_does_not_wait_for_the_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("OUTPACE_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernel_module, "WORTH_PREDICATES", 100)
+    monkeypatch.setattr(kernel_search, "WORTH_PREDICATES", 100)
     table = _letters("ab" * 10)
-    query = Query().order_by("ts").pattern("A B").define(B="B.ts < A.ts + 7919")
+    query = Query().order_by("ts").pattern("A B").define(B="B.ts - A.ts < 7919")
     task = prepare(query.measures(n="COUNT(*)"), table.schema)
     matcher = make_kernel(task)
     assert not matcher.ready(table.num_rows)

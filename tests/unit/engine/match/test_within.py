@@ -16,7 +16,7 @@ from support.properties import examples
 import outpace as op
 from outpace.compiler.kernel import head_start
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.match import graph, kernel
+from outpace.engine.match import graph, kernel_search
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Outcome, Resume, Task
 from outpace.engine.match.task import prepare, whole_block
@@ -53,8 +53,8 @@ def compile_at_once():
     """Run compiled code on small blocks too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(head_start, "left", -1)
-        patch.setattr(kernel, "WORTH_PREDICATES", 0)
-        patch.setattr(kernel, "WORTH_KERNELS", 0)
+        patch.setattr(kernel_search, "WORTH_PREDICATES", 0)
+        patch.setattr(kernel_search, "WORTH_KERNELS", 0)
         patch.setattr(graph, "_SMALL", -1)
         yield
 

@@ -221,7 +221,8 @@ def test_windows_are_listed_together_by_what_their_limits_allow(monkeypatch) -> 
 
 @pytest.mark.parametrize("windows", [op.windows.count(9, slide=4), op.windows.count(9), None])
 def test_a_count_by_the_twin_is_refused_when_its_steps_are_spent(windows, monkeypatch) -> None:
-    query = op.Query().order_by("ts").pattern("A ->> B").define(B="ts > A.ts").measures(n="1")
+    query = op.Query().order_by("ts").pattern("A ->> B").measures(n="1")
+    query = query.define(B="ts > A.ts AND CLASSIFIER(A) = 'A'")
     query = query.within(9) if windows is None else query.over(windows)
     monkeypatch.setattr(twin, "_STEPS_AT_ONCE", 10)
     found = op.search({"ts": range(400)}, query)

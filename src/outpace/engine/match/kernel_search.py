@@ -1,0 +1,299 @@
+"""A compiled search over a block, in as many calls as it takes: arrays in, room for matches out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from outpace.compiler.kernel import FEWER, is_compiled, read_only
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.kernels import search as kernels
+from outpace.engine.kernels.search import (
+    Buffers,
+    Cursor,
+    PathInput,
+    ProgramArrays,
+    SearchRules,
+    SegmentRows,
+    Stack,
+)
+from outpace.engine.match.after import barrier_after, skip_variables
+from outpace.engine.match.codegen import PathPlan, plan_path
+from outpace.engine.match.contract import Block, BlockMatches, Resume, Task, Turns
+from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
+from outpace.engine.match.kernel_masks import BlockMasks
+from outpace.engine.rows.partition import row_type
+from outpace.errors import MatchError
+from outpace.pattern.query import Consume, Selection
+
+#: Rows from which on it pays to wait until a query's own predicates are compiled (about a second),
+#: and until the kernels are (many seconds, once per machine).
+WORTH_PREDICATES = 20_000
+WORTH_KERNELS = 200_000
+
+#: Rows of matches that one call writes at most: 4 GiB of row numbers and positions.
+TAKES_MAX: Final = 1 << 28
+
+_INT32_MAX = np.iinfo(np.int32).max
+
+
+def make_search(task: Task) -> KernelSearch | None:
+    """Return the compiled search of a task, or None where only the twin will do."""
+    bound = task.bound
+    if (
+        task.timeouts
+        or bound.query.consumption is not Consume.NONE
+        or not fits_bits(task.program)
+        # Where time runs backwards, no event ends the wait.
+        or (bound.within is not None and bound.descending[0])
+    ):
+        return None
+    plan = plan_path(task)
+    return None if plan is None else KernelSearch(task, plan)
+
+
+class KernelSearch:
+    """What a compiled search needs of a task, and the search itself."""
+
+    def __init__(self, task: Task, plan: PathPlan) -> None:
+        self.task = task
+        self.plan = plan
+        self._program: ProgramArrays = program_arrays(task.program)
+        self.rules: SearchRules = rules(task, plan.variables)
+        self._masks = BlockMasks(plan.prefilters)
+
+    def ready(self, size: int, kernel: Callable[..., int]) -> bool:
+        """Say whether compiled code is to match a block of this size now, rather than the twin.
+
+        Code that is not compiled yet is not worth waiting for unless the block is large.
+        """
+        return (size >= WORTH_KERNELS or is_compiled(kernel)) and (
+            size >= WORTH_PREDICATES or self.plan.compiled
+        )
+
+    def rows(self, block: Block) -> SegmentRows:
+        """Return the rows of a block as a search sees them."""
+        return _rows(block, self._masks(block), self.task.bound.within)
+
+    def run(
+        self,
+        kernel: Callable[..., int],
+        block: Block,
+        rows: SegmentRows,
+        cursor: Cursor,
+        buffers: MatchRoom,
+    ) -> bool:
+        """Search on from a cursor to the end; False where compiled arithmetic gives up."""
+        step = self.plan.step()
+        rules = self.rules._replace(budget=self.task.steps_allowed(block.size))
+        path = self.plan.path(block, rows.masks)
+        if path is None:
+            return False
+        room = _Room.of(path)
+        turns = Turns(self.task, block.size)
+        while True:
+            status = kernel(
+                step, self._program, rules, rows, path, room.stack, cursor, buffers.arrays
+            )
+            if status == kernels.DONE:
+                return True
+            if status == kernels.PATH_FAILED:
+                return False
+            if status == kernels.FULL:
+                buffers.grow()
+            elif status == kernels.STACK_FULL:
+                room.deepen(path)
+            elif status == kernels.MEMO_FULL:
+                room.forget()
+            elif status == kernels.PAUSED:
+                turns.end(int(room.stack.paused[kernels.WORK]), start_row(cursor))
+            else:
+                self._fail(status, cursor, rules.budget)
+
+    def _fail(self, status: int, cursor: Cursor, budget: int) -> None:
+        if status == kernels.OVER_BUDGET:
+            raise MatchError(
+                f"the search for a match took more than {budget} steps",
+                detail=f"the match would start at row {start_row(cursor)} of the rows looked at",
+                hint="add WITHIN, make a quantifier possessive (A++), or let fewer DEFINEs read"
+                " the match",
+            )
+        # A match of one row whose label is no target, or is one, fails as the match found does.
+        targets = skip_variables(self.task.bound)
+        label = -1 if status == kernels.NO_TARGET else min(targets)
+        after = self.task.bound.query.effective_skip
+        barrier_after(after, Selection.PREFERRED, targets, 0, [0], [label])
+        raise AssertionError("the after-match rule accepts what the kernel refused")
+
+
+@dataclass
+class _Room:
+    """The arrays of a search; they grow when a run is longer, or fails more often, than before."""
+
+    stack: Stack
+
+    @staticmethod
+    def of(path: PathInput) -> _Room:
+        return _Room(_stack(64, 256, path))
+
+    def deepen(self, path: PathInput) -> None:
+        """Make room for longer runs; the memo stays."""
+        old = self.stack
+        new = _stack(4 * len(old.state), len(old.memo_keys), path)
+        self.stack = new._replace(
+            memo_keys=old.memo_keys, memo_stamps=old.memo_stamps, memo_state=old.memo_state
+        )
+
+    def forget(self) -> None:
+        """Empty the memo, and enlarge it if the last start filled it by itself."""
+        old = self.stack
+        entries, _, _, before = (int(value) for value in old.memo_state)
+        size = len(old.memo_keys)
+        if 4 * (entries - before) >= size:
+            size *= 4
+        old.memo_state[0] = 0
+        self.stack = old._replace(
+            memo_keys=np.zeros(size, np.int64), memo_stamps=np.zeros(size, np.int64)
+        )
+
+
+def _stack(frames: int, memo: int, path: PathInput) -> Stack:
+    integers = np.zeros((frames + 1) * len(path.first_integers), np.int64)
+    floats = np.zeros((frames + 1) * len(path.first_floats), np.float64)
+    integers[: len(path.first_integers)] = path.first_integers
+    floats[: len(path.first_floats)] = path.first_floats
+    state, row, event, move, group, alive, released, timed_out, run_rows, run_labels = (
+        np.zeros(frames, np.int64) for _ in range(10)
+    )
+    return Stack(
+        state,
+        row,
+        event,
+        move,
+        group,
+        alive,
+        released,
+        timed_out,
+        run_rows,
+        run_labels,
+        integers,
+        floats,
+        memo_keys=np.zeros(memo, np.int64),
+        memo_stamps=np.zeros(memo, np.int64),
+        memo_state=np.zeros(4, np.int64),
+        paused=np.zeros(5, np.int64),
+    )
+
+
+@dataclass
+class MatchRoom:
+    """Room for matches; pages that are not filled cost nothing."""
+
+    arrays: Buffers
+
+    @staticmethod
+    def of(size: int) -> MatchRoom:
+        """Return room for a block: matches that do not overlap fit, and a little overlap does."""
+        return MatchRoom(_room(size, size + size // 4, size))
+
+    def grow(self) -> None:
+        """Double the room, at least so that the match that did not fit does."""
+        old = self.arrays
+        matches, takes = int(old.counts[0]), int(old.counts[1])
+        if takes > TAKES_MAX:
+            raise MatchError(f"the matches have more than {TAKES_MAX} rows", hint=FEWER)
+        wanted = max(2 * len(old.rows), takes + int(old.counts[2]))
+        size = _INT32_MAX + 1 if old.rows.itemsize == 8 else 0
+        new = _room(2 * len(old.start) + 16, wanted, size)
+        used = (3, *[matches] * 3, matches + 1, *[matches] * 2, *[takes] * 2)
+        for count, source, target in zip(used, old, new, strict=True):
+            target[:count] = source[:count]
+        self.arrays = new
+
+
+def _room(matches: int, takes: int, size: int) -> Buffers:
+    kind = row_type(size)
+    return Buffers(
+        counts=np.zeros(3, np.int64),
+        segment=np.empty(matches, kind),
+        start=np.empty(matches, kind),
+        number=np.empty(matches, np.int64),
+        ends=_from_zero(matches + 1),
+        reach=np.empty(matches, np.int64),
+        passed=np.empty(matches, np.int64),
+        rows=np.empty(takes, kind),
+        positions=np.empty(takes, np.int16),
+    )
+
+
+def _from_zero(size: int) -> Integers:
+    values = np.empty(size, np.int64)
+    values[0] = 0
+    return values
+
+
+def _rows(block: Block, masks: npt.NDArray[Any], within: int | None) -> SegmentRows:
+    begin, stop = block.segments[:-1].copy(), block.segments[1:].copy()
+    visible = block.visible.copy()
+    floor = np.full(len(begin), block.watermark, np.int64)
+    if len(block.times):
+        some = visible > begin
+        newest = block.times[np.maximum(visible - 1, 0)]
+        floor = np.where(some, np.maximum(newest, floor), floor)
+    return SegmentRows(
+        masks=masks,
+        times=read_only(block.times),
+        begin=begin,
+        visible=visible,
+        stop=stop,
+        first_ordinal=first_ordinals(block),
+        floor=floor,
+        within=block.withins(within),
+        ended=block.ended,
+    )
+
+
+def first_ordinals(block: Block) -> Integers:
+    """Return the ordinal of each segment's first row; of one without rows it has no meaning."""
+    begin = np.minimum(block.segments[:-1], max(0, block.size - 1))
+    return block.ordinals[begin].astype(np.int64) if block.size else begin
+
+
+def cursor_at(block: Block, resume: Resume) -> Cursor:
+    """Return where the search of a block goes on."""
+    begin = block.segments[:-1]
+    next_row = begin + (resume.next_start - first_ordinals(block))
+    return Cursor(
+        segment=np.zeros(1, np.int64),
+        # Kernels go where they are sent, and a saved state may say anything.
+        next_row=np.minimum(np.maximum(next_row, begin), block.segments[1:]),
+        number=resume.number.copy(),
+        reach=np.zeros(len(begin), np.int64),
+        passed=np.full(len(begin), NO_TIME, np.int64),
+        wanted=np.zeros(0, np.uint8),
+        looked=np.zeros(0, np.int64),
+    )
+
+
+def found_matches(out: Buffers, settled: Integers, awaited: Integers | None = None) -> BlockMatches:
+    """Return what a search wrote, and when each match became final."""
+    matches, takes = int(out.counts[0]), int(out.counts[1])
+    return BlockMatches(
+        segment=out.segment[:matches],
+        start=out.start[:matches],
+        number=out.number[:matches],
+        offsets=out.ends[: matches + 1],
+        rows=out.rows[:takes],
+        positions=out.positions[:takes],
+        settled=settled,
+        awaited=awaited,
+    )
+
+
+def start_row(cursor: Cursor) -> int:
+    """Return the start that is searched."""
+    return int(cursor.next_row[cursor.segment[0]])
