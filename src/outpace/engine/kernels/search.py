@@ -42,6 +42,7 @@ STRICT, NEXT, ANY = 0, 1, 2
 AT_START, AT_END = 1, 2
 WITHIN_NONE, WITHIN_FIRST, WITHIN_PREVIOUS = 0, 1, 2
 SKIP_NEXT_ROW, SKIP_PAST_LAST, SKIP_TO_FIRST, SKIP_TO_LAST = 0, 1, 2, 3
+CONSUME_NONE, CONSUME_SELECTED, CONSUME_ALL = 0, 1, 2
 
 #: How a call ends: finished; more room is needed to go on; an error that the caller words.
 DONE, FULL, STACK_FULL, MEMO_FULL = 0, 1, 2, 3
@@ -126,6 +127,7 @@ class SearchRules(NamedTuple):
     skip: int
     skip_bits: int
     skip_strict: bool
+    consume: int
     limit: int
     memo: bool
     budget: int
@@ -194,6 +196,8 @@ class Cursor(NamedTuple):
     Where every match is wanted, `looked` takes REACHED_END for each start that more rows may give
     more matches, and `number` of a match what became of its run in the end: FAILED, MATCHED or
     PENDING. Its `reach` and `passed` then say what had to be known for that alone.
+
+    `consumed` flags the rows that no match may take any more, where matches consume.
     """
 
     segment: Numbers
@@ -203,6 +207,7 @@ class Cursor(NamedTuple):
     passed: Numbers
     wanted: Numbers
     looked: Numbers
+    consumed: Numbers
 
 
 class Stack(NamedTuple):
@@ -311,6 +316,7 @@ def search(
     wanted_rows, looked = cursor.wanted, cursor.looked
     sweeping = len(wanted_rows) > 0
     every = rules.every
+    consuming, consumed = rules.consume != CONSUME_NONE, cursor.consumed
     joins = path.joins
     join_of, registers = joins.of_state, len(path.first_integers)
     floor, first_ordinal = rows.floor, rows.first_ordinal
@@ -609,6 +615,8 @@ def search(
                                         fits = held > 0
                                     if link[move] == STRICT or (fits and link[move] == NEXT):
                                         alive &= ~flag
+                                    if consuming and consumed[event]:
+                                        fits = False
                                     if fits:
                                         taken = True
                                         wanted = strict_next[position + 1]
@@ -802,6 +810,12 @@ def search(
                 cursor.passed[segment] = passed
                 return FULL
             number[segment] += 1
+            if consuming and depth > 0:
+                if rules.consume == CONSUME_ALL:
+                    consumed[start : run_rows[depth - 1] + 1] = 1
+                else:
+                    for take in range(depth):
+                        consumed[run_rows[take]] = 1
             if sweeping:
                 searching = following == start + 1
                 if following < end:

@@ -34,7 +34,7 @@ from outpace.engine.match.kernel_search import (
     make_search,
 )
 from outpace.engine.match.twin import TwinMatcher
-from outpace.pattern.query import Per, Selection, Skip
+from outpace.pattern.query import Consume, Per, Selection, Skip
 
 #: More matches of a start than it can have.
 _UNLIMITED: Final = 1 << 62
@@ -46,6 +46,7 @@ def make_candidate_matcher(task: Task) -> CandidateMatcher | None:
     if (
         query.effective_selection is not Selection.ALL
         or query.effective_skip.skip is not Skip.NONE
+        or query.consumption is not Consume.NONE
         or any(limit.per is Per.PARTITION for limit in query.limits)
     ):
         return None

@@ -1,7 +1,7 @@
 """The fast matcher for preferred matches: masks for whole columns, then one compiled search.
 
-It gives exactly what the twin gives, for the queries that `make_kernel` accepts: no consumption, no
-timed-out partial matches, sets that fit into bits, and predicates over the match that compile.
+It gives exactly what the twin gives, for the queries that `make_kernel` accepts: no timed-out
+partial matches, sets that fit into bits, and predicates over the match that compile.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from outpace.engine.match.kernel_search import (
     KernelSearch,
     MatchRoom,
     cursor_at,
+    first_ordinals,
     found_matches,
     make_search,
     start_row,
@@ -44,7 +45,7 @@ from outpace.engine.match.program import ACCEPT, Program
 from outpace.engine.match.twin import TwinMatcher
 from outpace.pattern.ast import Link
 from outpace.pattern.bound import PredicateClass
-from outpace.pattern.query import Selection, Skip, WithinKind
+from outpace.pattern.query import Consume, Selection, Skip, WithinKind
 
 
 def make_kernel(task: Task) -> KernelMatcher | None:
@@ -101,6 +102,8 @@ class KernelMatcher:
     def _run(self, block: Block, resume: Resume) -> Outcome | None:
         rows = self.search.rows(block)
         cursor = cursor_at(block, resume)
+        if self.search.rules.consume != kernels.CONSUME_NONE:
+            cursor = cursor._replace(consumed=_consumed(block, resume))
         buffers = MatchRoom.of(block.size)
         if self._chain is not None:
             past_last = self.search.rules.skip == kernels.SKIP_PAST_LAST
@@ -208,15 +211,17 @@ def chain_steps(task: Task) -> Integers | None:
     task_rules = rules(task, ())
     if task_rules.within_kind not in kinds or query.effective_skip.skip not in skips:
         return None
-    if not is_chain(program) or _reads_run(task):
+    if query.consumption is not Consume.NONE or not is_chain(program) or _reads_run(task):
         return None
     return np.array([1 << position.variable for position in program.positions], np.int64)
 
 
 def is_strict(task: Task) -> bool:
     """Say whether a pattern is one for the strict kernel: strict links, no guards but anchors."""
-    program, bound = task.program, task.bound.query.bound
-    if bound is not None and bound.kind is not WithinKind.FIRST_TO_LAST:
+    program, query = task.program, task.bound.query
+    if query.bound is not None and query.bound.kind is not WithinKind.FIRST_TO_LAST:
+        return False
+    if query.consumption is not Consume.NONE:
         return False
     if any(program.ends) or any(move.untils or move.holds for move in program.initial):
         return False
@@ -255,9 +260,26 @@ def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outc
         barrier=resume.barrier.copy(),
         number=cursor.number,
         completed_to=resume.completed_to.copy(),
-        consumed=list(resume.consumed),
+        consumed=_consumed_from(block, cursor) if len(cursor.consumed) else list(resume.consumed),
     )
     return Outcome(found, after, cursor.next_row)
+
+
+def _consumed(block: Block, resume: Resume) -> npt.NDArray[np.uint8]:
+    """Return a flag for each row that matches have consumed."""
+    marks = np.zeros(block.size, np.uint8)
+    shift = block.segments[:-1] - first_ordinals(block)
+    for rows, by, end in zip(resume.consumed, shift, block.segments[1:], strict=True):
+        marks[rows[rows + by < end] + by] = 1
+    return marks
+
+
+def _consumed_from(block: Block, cursor: Cursor) -> list[Integers]:
+    """Return the ordinals of the consumed rows that later starts may come to."""
+    return [
+        block.ordinals[low:high][cursor.consumed[low:high] != 0].astype(np.int64)
+        for low, high in zip(cursor.next_row, block.segments[1:], strict=True)
+    ]
 
 
 def _settled(block: Block, out: Buffers, matches: int) -> tuple[Integers, Integers | None]:

@@ -16,7 +16,7 @@ from outpace.engine.match.after import skip_variables
 from outpace.engine.match.contract import Task
 from outpace.engine.match.program import ACCEPT, Hold, Negation, Program, Transition, completing
 from outpace.pattern.ast import Link
-from outpace.pattern.query import Per, Selection, Skip, WithinKind
+from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
 
 #: Variables, moves of one position and holds of one position are bits of a signed 64-bit number.
 BITS_MAX = 62
@@ -29,6 +29,11 @@ _SKIPS = {
     Skip.PAST_LAST_ROW: search.SKIP_PAST_LAST,
     Skip.TO_FIRST: search.SKIP_TO_FIRST,
     Skip.TO_LAST: search.SKIP_TO_LAST,
+}
+_CONSUMES = {
+    Consume.NONE: search.CONSUME_NONE,
+    Consume.SELECTED: search.CONSUME_SELECTED,
+    Consume.ALL: search.CONSUME_ALL,
 }
 _WITHINS = {
     WithinKind.FIRST_TO_LAST: search.WITHIN_FIRST,
@@ -140,6 +145,7 @@ def rules(task: Task, path_variables: Iterable[int]) -> search.SearchRules:
         skip=_SKIPS[skip.skip],
         skip_bits=_bits(skip_variables(bound)),
         skip_strict=skip.strict,
+        consume=_CONSUMES[query.consumption],
         limit=limits[0] if limits else -1,
         memo=path == 0,
         budget=task.step_budget,

@@ -28,7 +28,7 @@ from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.rows.partition import row_type
 from outpace.errors import MatchError
-from outpace.pattern.query import Consume, Selection
+from outpace.pattern.query import Selection
 
 #: Rows from which on it pays to wait until a query's own predicates are compiled (about a second),
 #: and until the kernels are (many seconds, once per machine).
@@ -46,7 +46,6 @@ def make_search(task: Task) -> KernelSearch | None:
     bound = task.bound
     if (
         task.timeouts
-        or bound.query.consumption is not Consume.NONE
         or not fits_bits(task.program)
         # Where time runs backwards, no event ends the wait.
         or (bound.within is not None and bound.descending[0])
@@ -276,6 +275,7 @@ def cursor_at(block: Block, resume: Resume) -> Cursor:
         passed=np.full(len(begin), NO_TIME, np.int64),
         wanted=np.zeros(0, np.uint8),
         looked=np.zeros(0, np.int64),
+        consumed=np.zeros(0, np.uint8),
     )
 
 

@@ -38,7 +38,7 @@ def sharable(task: Task, matcher: Matcher) -> bool:
     if not isinstance(matcher, KernelMatcher) or query.effective_skip.strict:
         # Where a match is an error, it must be known that a window has it.
         return False
-    if _closes_freely(task):
+    if _closes_freely(task) or query.consumption is not Consume.NONE:
         return False
     return not (
         any(limit.per is Per.PARTITION for limit in query.limits) or task.bound.has(MatchOrdinal)

@@ -36,7 +36,7 @@ def compile_at_once():
 
 
 @st.composite
-def queries(draw, definitions, links=tuple(Link)):
+def queries(draw, definitions, links=tuple(Link), *, consuming=False):
     tree = draw(patterns(links=links))
     names = predicates(tree)
     query = Query().order_by("ts").pattern(tree).select("preferred")
@@ -49,6 +49,8 @@ def queries(draw, definitions, links=tuple(Link)):
         query = query.partition_by("key")
     if draw(st.integers(0, 3)) == 0:
         query = query.limit(draw(st.integers(1, 3)))
+    if consuming:
+        query = query.consume(draw(st.sampled_from(["selected", "all"])))
     skip = draw(st.integers(0, 4))
     if not variables(tree):
         skip %= 3
@@ -71,6 +73,8 @@ def _same(one, other):
         assert left.tolist() == right.tolist(), name
     assert one.resume.next_start.tolist() == other.resume.next_start.tolist()
     assert one.resume.number.tolist() == other.resume.number.tolist()
+    consumed = [list(map(np.ndarray.tolist, each.resume.consumed)) for each in (one, other)]
+    assert consumed[0] == consumed[1]
     assert one.keep_from.tolist() == other.keep_from.tolist()
 
 
@@ -101,6 +105,18 @@ def test_the_kernel_equals_the_twin(query, table, cut, watermark, work):
 @examples(40)  # each compiles a predicate of its own
 @given(queries((*LOCAL, *PATH)), tables(), st.integers(0, 14), st.integers(0, 12), WORKS)
 def test_compiled_predicates_equal_the_twin(query, table, cut, watermark, work):
+    note(repr(query))
+    _compare(query, table, cut, watermark, work)
+
+
+@given(
+    queries((*LOCAL, "x = A.x"), consuming=True),
+    tables(),
+    st.integers(0, 14),
+    st.integers(0, 12),
+    WORKS,
+)
+def test_events_that_matches_consume_are_those_of_the_twin(query, table, cut, watermark, work):
     note(repr(query))
     _compare(query, table, cut, watermark, work)
 
@@ -170,7 +186,6 @@ def test_overlapping_matches_outgrow_the_first_buffers():
 def test_what_the_kernel_does_not_cover_is_left_to_the_twin():
     table = _letters("ab")
     query = Query().order_by("ts").pattern("A B").measures(n="COUNT(*)")
-    assert make_kernel(prepare(query.consume("selected"), table.schema)) is None
     assert make_kernel(prepare(query, table.schema, timeouts=True)) is None
     labels = query.define(B="CLASSIFIER(A) = 'A'")
     assert make_kernel(prepare(labels, table.schema)) is None
