@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from outpace.compiler.kernel import is_text_compiled, load_text
 from outpace.engine.arrays import Numbers
+from outpace.engine.evaluate.numbers import is_text
 from outpace.engine.kernels.path_step import no_step
 from outpace.engine.kernels.search import PathInput
 from outpace.engine.match.codegen_layout import (
@@ -31,7 +32,7 @@ from outpace.engine.match.codegen_layout import (
 from outpace.engine.match.contract import Block, Task
 from outpace.engine.match.joins import Join, plan_joins
 from outpace.engine.match.kernel_arrays import waits_of_states
-from outpace.engine.match.path_columns import is_text, path_columns
+from outpace.engine.match.path_columns import path_columns
 from outpace.pattern import types
 from outpace.pattern.bind.query import classify
 from outpace.pattern.bound import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers, Numbers
 from outpace.engine.evaluate.columns import evaluate_columns
 from outpace.engine.evaluate.frame import MatchFrame
-from outpace.engine.evaluate.mask import stored_values
+from outpace.engine.evaluate.numbers import from_numbers, numbers_of
 from outpace.engine.evaluate.row import RowContext, compile_row
 from outpace.engine.kernels import reduce
 from outpace.engine.match.contract import Block, BlockMatches, Task
@@ -28,6 +28,10 @@ from outpace.pattern import types
 from outpace.pattern.bound import Aggregate, Read, ReadPlace, walk
 from outpace.pattern.query import RowsPerMatch
 from outpace.pattern.values import column_values, gathered, to_array
+
+#: The aggregates that are reductions, and the greatest integer that a double is sure to hold.
+_REDUCED: Final = ("count", "count_if", "sum", "avg", "min", "max")
+_EXACT: Final = 1 << 53
 
 
 def evaluate_measures(
@@ -144,7 +148,7 @@ class _View:
         high = self._high(node.final)
         if node.function == "count" and not node.arguments and node.variables is None:
             return pa.array(high - self.low)
-        if node.function not in ("count", "sum", "avg", "min", "max") or len(node.arguments) > 1:
+        if node.function not in _REDUCED or len(node.arguments) > 1:
             return None
         counted = self._counted(node)
         if not node.arguments:
@@ -155,11 +159,15 @@ class _View:
             counted = counted & values.is_valid().to_numpy(zero_copy_only=False)
         if node.function == "count":
             return pa.array(self._count(counted, high))
-        if not _is_plain(values.type):
+        extreme = node.function in ("min", "max")
+        (numbers,) = numbers_of([values], ordered=True)
+        if numbers is None or numbers.dtype == np.uint64:
             return None
-        if node.function in ("min", "max"):
-            return self._extreme(node, values, counted, high)
-        return self._sum(node, values, counted, high)
+        if node.function == "count_if":
+            return pa.array(self._count(counted & numbers.astype(np.bool_), high))
+        if extreme:
+            return self._extreme(node, values, numbers, counted, high)
+        return self._sum(node, numbers, counted, high)
 
     def _counted(self, node: Aggregate) -> Numbers:
         """Return for each take whether its label is one that the aggregate takes."""
@@ -173,36 +181,35 @@ class _View:
         return out
 
     def _extreme(
-        self, node: Aggregate, values: pa.Array, counted: Numbers, high: Integers
+        self, node: Aggregate, values: pa.Array, numbers: Numbers, counted: Numbers, high: Integers
     ) -> pa.Array:
         takes = np.empty(len(self.low), np.int64)
-        reduce.extreme_takes(
-            _numbers(values), counted, self.low, high, node.function == "max", takes
-        )
+        reduce.extreme_takes(numbers, counted, self.low, high, node.function == "max", takes)
         return values.take(pa.array(takes, mask=takes < 0))
 
     def _sum(
-        self, node: Aggregate, values: pa.Array, counted: Numbers, high: Integers
+        self, node: Aggregate, numbers: Numbers, counted: Numbers, high: Integers
     ) -> pa.Array | None:
-        if not (types.is_integer(values.type) or types.is_floating(values.type)):
-            return None
         counts = self._count(counted, high)
         none = counts == 0
-        numbers = _numbers(values)
-        total: Numbers
-        if types.is_integer(values.type):
-            total = np.empty(len(self.low), np.int64)
-            if not reduce.sum_integers(numbers.astype(np.int64), counted, self.low, high, total):
-                return None
-            if node.function == "avg" and np.abs(total).max(initial=0) > 1 << 53:
-                # Beyond 53 bits a quotient of doubles is not the nearest one.
-                return None
-        else:
-            total = np.empty(len(self.low), np.float64)
-            reduce.sum_floats(numbers.astype(np.float64), counted, self.low, high, total)
-        if node.function == "avg":
-            total = total / np.maximum(counts, 1)
-        return pa.array(total, mask=none).cast(node.type)
+        if numbers.dtype.kind == "f":
+            floats = np.empty(len(self.low), np.float64)
+            reduce.sum_floats(numbers.astype(np.float64), counted, self.low, high, floats)
+            if node.function == "avg":
+                floats = floats / np.maximum(counts, 1)
+            return pa.array(floats, mask=none).cast(node.type)
+        total = np.empty(len(self.low), np.int64)
+        if not reduce.sum_integers(numbers.astype(np.int64), counted, self.low, high, total):
+            return None
+        if node.function == "sum":
+            return from_numbers(total, node.type, none)
+        if np.abs(total).max(initial=0) > _EXACT:
+            # Beyond 53 bits a quotient of doubles is not the nearest one.
+            return None
+        counts = np.maximum(counts, 1)
+        if types.is_floating(node.type):
+            return pa.array(total / counts, mask=none).cast(node.type)
+        return from_numbers(_quotients(total, counts, node.type), node.type, none)
 
     def _takes_frame(self) -> MatchFrame:
         """Return the leaves of an aggregate's argument: one row for each take."""
@@ -290,13 +297,12 @@ def _all_rows(task: Task, block: Block, found: BlockMatches, rows_mode: RowsPerM
     return _View(task, block, found, row, match, low, high, end)
 
 
-def _is_plain(data_type: pa.DataType) -> bool:
-    plain = types.is_integer(data_type) or types.is_floating(data_type)
-    return (plain and data_type != pa.uint64()) or bool(pa.types.is_timestamp(data_type))
-
-
-def _numbers(column: pa.Array) -> Numbers:
-    """Return stored numbers; those of NULLs have no meaning."""
-    if pa.types.is_timestamp(column.type):
-        column = column.view(pa.int64())
-    return stored_values(column)
+def _quotients(total: Integers, counts: Integers, kind: pa.DataType) -> Integers:
+    """Divide as numbers of a type are: half of decimals goes away from zero, of others to even."""
+    quotient, rest = np.divmod(np.abs(total), counts)
+    above = 2 * rest > counts
+    half = 2 * rest == counts
+    if not types.is_decimal(kind):
+        half &= quotient % 2 == 1
+    rounded: Integers = np.sign(total) * (quotient + (above | half))
+    return rounded

@@ -1,6 +1,7 @@
 """Vectorised measures equal the row evaluator, for one row and for all rows per match."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +44,18 @@ MEASURES = {
     "texts": "ARRAY_AGG(s)",
     "differing": "COUNT(DISTINCT x)",
     "greatest_text": "FINAL MAX(s)",
+    "amount": "SUM(m)",
+    "amount_of_a": "RUNNING SUM(A.m * 3)",
+    "mean_amount": "AVG(m)",
+    "least_amount": "MIN(B.m)",
+    "waited": "SUM(w)",
+    "mean_wait": "AVG(w)",
+    "longest": "MAX(A.w)",
+    "least_text": "MIN(A.s)",
+    "latest_day": "MAX(d)",
+    "any_flag": "MAX(x > 0)",
+    "positive": "COUNT_IF(x > 0)",
+    "positive_a": "RUNNING COUNT_IF(A.f > 0)",
     "computed": "SUM(A.x * 2) + COALESCE(LAST(B.x), 0)",
 }
 
@@ -73,6 +86,9 @@ SCHEMA = pa.schema(
         "f": pa.float64(),
         "s": pa.string(),
         "at": pa.timestamp("us"),
+        "m": pa.decimal128(6, 2),
+        "w": pa.duration("s"),
+        "d": pa.date32(),
     }
 )
 
@@ -94,6 +110,9 @@ def matches(draw):
             "f": column(st.sampled_from([0.5, -1.25, 3.0, math.nan])),
             "s": column(st.sampled_from(["", "p", "q"])),
             "at": column(st.integers(0, 5)),
+            "m": column(st.decimals("-9", "9", places=2)),
+            "w": column(st.integers(-3, 3)),
+            "d": column(st.integers(0, 5)),
         },
         schema=SCHEMA,
     )
@@ -177,6 +196,17 @@ def test_a_sum_that_does_not_fit_is_an_error():
     found = _found([(0, 0, [0, 1], [0, 1])])
     with pytest.raises(DataError):
         evaluate_measures(task, block, found, RowsPerMatch.ONE)
+
+
+def test_decimals_beyond_64_bits_are_added_up_exactly():
+    amounts = [Decimal("123456789012345678901234.5"), Decimal("0.1")]
+    table = pa.table({"ts": [0, 1], "m": pa.array(amounts, pa.decimal128(30, 1))})
+    query = Query().order_by("ts").pattern("A A").measures(total="SUM(m)", least="MIN(m)")
+    task = prepare(query, table.schema)
+    found = _found([(0, 0, [0, 1], [0, 1])])
+    _, _, columns = evaluate_measures(task, whole_block(task, table), found, RowsPerMatch.ONE)
+    assert columns["total"].to_pylist() == [sum(amounts)]
+    assert columns["least"].to_pylist() == [min(amounts)]
 
 
 def test_a_mean_beyond_53_bits_is_exact():
