@@ -131,10 +131,25 @@ def find_pairs(
     wanted_minor: Numbers,
     places: Numbers,
 ) -> None:
-    """Fill `places` with where each wanted pair is, or would be put before all larger ones."""
+    """Fill `places` with where each wanted pair is, or would be put before all larger ones.
+
+    Pairs are sorted. Where their first numbers lie close together, it is noted where each begins.
+    """
+    size = len(major)
+    lowest = major[0] if size else 0
+    span = major[size - 1] - lowest + 1 if size else 0
+    close = 0 < span <= size + len(wanted_major)
+    begins = np.zeros(span + 1 if close else 0, np.int64)
+    if close:
+        for row in range(size):
+            begins[major[row] - lowest + 1] = row + 1
+        for number in range(span):
+            begins[number + 1] = max(begins[number + 1], begins[number])
     for index in range(len(wanted_major)):
-        low, high = 0, len(major)
+        low, high = 0, size
         first, second = wanted_major[index], wanted_minor[index]
+        if close and lowest <= first < lowest + span:
+            low, high = begins[first - lowest], begins[first - lowest + 1]
         while low < high:
             middle = (low + high) // 2
             if major[middle] < first or (major[middle] == first and minor[middle] < second):

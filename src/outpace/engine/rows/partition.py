@@ -173,8 +173,9 @@ def key_tuples(keys: pa.Table) -> list[tuple[Hashable, ...]]:
     """
     columns = []
     for column in keys.columns:
-        values = column.to_pylist()
         kind = value_type(column.type)
+        # Arrow makes the values of a dictionary one by one.
+        values = (column.cast(kind) if column.type != kind else column).to_pylist()
         if pa.types.is_nested(kind) or pa.types.is_floating(kind):
             values = [_hashable(value) for value in values]
         columns.append(values)
