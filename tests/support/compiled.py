@@ -48,6 +48,8 @@ PATH = (
     "d > A.d AND d - A.d < INTERVAL '3' DAY",
     "COUNT_IF(x > 0) < 2 OR COUNT_IF(B.f > 0.25) = 1",
     "12 / A.x > 6 OR x = A.x + B.x",
+    "STDDEV(f) < 0.4 OR VAR_POP(B.x) > 0",
+    "f > AVG(A.f) + STDDEV_POP(A.f) AND VARIANCE(x) >= 0",
 )
 
 

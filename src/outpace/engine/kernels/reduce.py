@@ -139,6 +139,31 @@ def sum_floats(
 
 
 @compiled_when_worth
+def sum_squares(
+    values: Numbers, counted: Numbers, low: Numbers, high: Numbers, out: Numbers
+) -> None:
+    """Add up the squares of how far the values that count are from their mean; see `_squares`."""
+    mean = 0.0
+    total = 0.0
+    count = 0
+    take = 0
+    for row in range(len(low)):
+        if row == 0 or low[row] != low[row - 1] or take > high[row]:
+            mean = 0.0
+            total = 0.0
+            count = 0
+            take = low[row]
+        while take < high[row]:
+            if counted[take]:
+                count += 1
+                distance = values[take] - mean
+                mean += distance / count
+                total += distance * (values[take] - mean)
+            take += 1
+        out[row] = total
+
+
+@compiled_when_worth
 def extreme_takes(
     values: Numbers, counted: Numbers, low: Numbers, high: Numbers, greatest: bool, out: Numbers
 ) -> None:

@@ -21,6 +21,7 @@ from outpace.engine.kernels.path_step import no_step
 from outpace.engine.kernels.search import PathInput
 from outpace.engine.match.codegen_layout import (
     HERE,
+    SPREADS,
     STEPS_HELD,
     RecordLayout,
     at_own_row,
@@ -55,7 +56,9 @@ _ORDERING: Final = ("<", "<=", ">", ">=", "min", "max")
 
 #: The number of the form of step functions goes into the hash under which they are kept.
 _HEADER = '''\
-"""Generated predicates of one query, of form 2; see outpace.engine.match.codegen."""
+"""Generated predicates of one query, of form 3; see outpace.engine.match.codegen."""
+
+from math import sqrt
 
 from outpace.engine.arrays import Numbers
 from outpace.engine.kernels.path_step import find_first, find_last, path_step
@@ -265,6 +268,12 @@ class CodeWriter:
             value = f"float_registers[after_floats + {registers.value}]"
         else:
             value = f"registers[after_integers + {registers.value}]"
+        if node.function in SPREADS:
+            less = SPREADS[node.function]
+            spread = f"{value} / float(max({count} - {less}, 1))"
+            if node.function.startswith("stddev"):
+                spread = f"sqrt({spread})"
+            return self.code.line(spread, f"{count} > {less}", CompiledType.FLOAT)
         known = f"{count} > 0"
         if node.function != "avg":
             return self.code.line(value, known, registers.kind)

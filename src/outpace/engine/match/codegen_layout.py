@@ -30,8 +30,11 @@ HERE: Final = ReadPlace("row")
 #: Rows so many steps behind the first or before the last are kept in registers, others looked for.
 STEPS_HELD: Final = 8
 
+#: The aggregates that say how far values are spread, and over how many less than all it is divided.
+SPREADS: Final = {"variance": 1, "stddev": 1, "var_pop": 0, "stddev_pop": 0}
+
 #: The aggregates that registers follow.
-COMPILED_AGGREGATES: Final = ("count", "count_if", "sum", "avg", "min", "max")
+COMPILED_AGGREGATES: Final = ("count", "count_if", "sum", "avg", "min", "max", *SPREADS)
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ class RecordLayout:
         bits = self.bits(node.variables)
         column = self.column(node.arguments[0]) if node.arguments else -1
         family = "sum" if node.function == "avg" else node.function
+        family = "spread" if node.function in SPREADS else family
         key = (family, bits, column)
         if key not in self._aggregates:
             self._aggregates[key] = self._new_aggregate(family, bits, column)
@@ -128,16 +132,21 @@ class RecordLayout:
             raise Uncompilable
         slot = self.slots[column]
         if kind is CompiledType.FLOAT:
-            register = len(self.floats)
-            self.floats.append(0.0)
-            old = f"float_registers[before_floats + {register}]"
-            new = f"float_registers[after_floats + {register}]"
+            register, old, new = self._float()
             value = f"column_floats[{slot} * size + row]"
         else:
             register = self._integer(0)
             old, new = _places(register)
             value = f"column_integers[{slot} * size + row]"
-        if family == "sum":
+        if family == "spread":
+            # See `statistics._squares`.
+            _, old_mean, mean = self._float()
+            self.updates += [
+                f"distance = {value} - {old_mean}",
+                f"{mean} = {old_mean} + distance / {after} if counted else {old_mean}",
+                f"{new} = {old} + distance * ({value} - {mean}) if counted else {old}",
+            ]
+        elif family == "sum":
             if kind is CompiledType.INTEGER:
                 limit = 1 << 62
                 self.updates.append(
@@ -154,6 +163,16 @@ class RecordLayout:
                 f"{new} = {value} if counted and ({before} == 0 or {better}) else {old}"
             )
         return Registers(count, register, kind)
+
+    def _float(self) -> tuple[int, str, str]:
+        """Return a new register of floats, and its places before and after a take."""
+        register = len(self.floats)
+        self.floats.append(0.0)
+        return (
+            register,
+            f"float_registers[before_floats + {register}]",
+            f"float_registers[after_floats + {register}]",
+        )
 
     def _integer(self, initial: int) -> int:
         self.integers.append(initial)

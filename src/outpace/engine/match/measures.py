@@ -21,6 +21,7 @@ from outpace.engine.evaluate.frame import MatchFrame
 from outpace.engine.evaluate.numbers import from_numbers, numbers_of
 from outpace.engine.evaluate.row import RowContext, compile_row
 from outpace.engine.kernels import reduce
+from outpace.engine.match.codegen_layout import SPREADS
 from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.identity import MatchIds, match_ids
 from outpace.errors import DataError
@@ -30,7 +31,7 @@ from outpace.pattern.query import RowsPerMatch
 from outpace.pattern.values import column_values, gathered, to_array
 
 #: The aggregates that are reductions, and the greatest integer that a double is sure to hold.
-_REDUCED: Final = ("count", "count_if", "sum", "avg", "min", "max")
+_REDUCED: Final = ("count", "count_if", "sum", "avg", "min", "max", *SPREADS)
 _EXACT: Final = 1 << 53
 
 
@@ -159,13 +160,14 @@ class _View:
             counted = counted & values.is_valid().to_numpy(zero_copy_only=False)
         if node.function == "count":
             return pa.array(self._count(counted, high))
-        extreme = node.function in ("min", "max")
         (numbers,) = numbers_of([values], ordered=True)
         if numbers is None or numbers.dtype == np.uint64:
             return None
         if node.function == "count_if":
             return pa.array(self._count(counted & numbers.astype(np.bool_), high))
-        if extreme:
+        if node.function in SPREADS:
+            return self._spread(node.function, numbers, counted, high)
+        if node.function in ("min", "max"):
             return self._extreme(node, values, numbers, counted, high)
         return self._sum(node, numbers, counted, high)
 
@@ -186,6 +188,13 @@ class _View:
         takes = np.empty(len(self.low), np.int64)
         reduce.extreme_takes(numbers, counted, self.low, high, node.function == "max", takes)
         return values.take(pa.array(takes, mask=takes < 0))
+
+    def _spread(self, name: str, numbers: Numbers, counted: Numbers, high: Integers) -> pa.Array:
+        counts = self._count(counted, high) - SPREADS[name]
+        squares = np.empty(len(self.low), np.float64)
+        reduce.sum_squares(numbers.astype(np.float64), counted, self.low, high, squares)
+        found = squares / np.maximum(counts, 1)
+        return pa.array(np.sqrt(found) if name.startswith("stddev") else found, mask=counts < 1)
 
     def _sum(
         self, node: Aggregate, numbers: Numbers, counted: Numbers, high: Integers
