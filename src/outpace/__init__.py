@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from outpace.hosts.local.replay import Replay, ReplayedStep, replay
     from outpace.hosts.local.stream import StreamMatcher
     from outpace.hosts.local.table import Search
+    from outpace.hosts.local.threads import set_threads
     from outpace.hosts.processes.control import RateControl
     from outpace.hosts.processes.run import Run, run
     from outpace.pattern.builder import (
@@ -145,6 +146,7 @@ __all__ = [
     "resume",
     "run",
     "search",
+    "set_threads",
     "sql",
     "step",
 ]
@@ -163,6 +165,7 @@ _HOMES: Final = {
     "outpace.hosts.local.current": ("CurrentMatches",),
     "outpace.hosts.local.group": ("GroupMatcher",),
     "outpace.hosts.local.table": ("Search",),
+    "outpace.hosts.local.threads": ("set_threads",),
     "outpace.hosts.processes.control": ("RateControl",),
     "outpace.hosts.processes.run": ("Run", "run"),
     "outpace.hosts.local.replay": ("Replay", "ReplayedStep", "replay"),

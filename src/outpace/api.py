@@ -57,9 +57,17 @@ def match(  # type: ignore[overload-overlap]
     heartbeats: str | None = None,
 ) -> DataFrame: ...
 @overload
-def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table: ...
+def match(
+    data: TableLike,
+    query: Query,
+    *,
+    progress: bool | Progress = False,
+    threads: int | None = None,
+) -> pa.Table: ...
 @overload
-def match(data: TableLike, query: QueryGroup) -> dict[str, pa.Table]: ...
+def match(
+    data: TableLike, query: QueryGroup, *, threads: int | None = None
+) -> dict[str, pa.Table]: ...
 def match(
     data: TableLike | ParquetFiles,
     query: Query | QueryGroup,
@@ -69,6 +77,7 @@ def match(
     heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
     log: SeekableLog | None = None,
+    threads: int | None = None,
 ) -> object:
     """Find the matches of a query.
 
@@ -100,6 +109,9 @@ def match(
         Parquet files.
     log
         Of a stream from another log: what reads that again, see `recover.SeekableLog`.
+    threads
+        In process: how many threads match a large table, see `set_threads`. Spark has its own
+        setting.
 
     Returns
     -------
@@ -120,8 +132,9 @@ def match(
     [{'bottom': 7.0, 'ticks': 4}]
     """
     stream = _stream(data, query, sources, heartbeats, recovery, log)
+    _check_threads(data, threads)
     if isinstance(query, QueryGroup):
-        return _match_group(data, query, progress, stream)
+        return _match_group(data, query, progress, stream, threads)
     checked_query(query)
     if progress is not False and (isinstance(data, ParquetFiles) or _is_spark_frame(data)):
         raise UnsupportedError(
@@ -140,7 +153,7 @@ def match(
         from outpace.hosts.spark.frame import match_frame
 
         return match_frame(data, query)
-    return match_table(data, query, progress=progress)
+    return match_table(data, query, progress=progress, threads=threads)
 
 
 def _match_group(
@@ -148,6 +161,7 @@ def _match_group(
     group: QueryGroup,
     progress: bool | Progress,
     stream: StreamSearch | None,
+    threads: int | None,
 ) -> object:
     if progress is not False:
         raise UnsupportedError(
@@ -160,7 +174,7 @@ def _match_group(
     table, found = to_arrow(data), {}
     for query in group.queries:
         with naming_query(query):
-            found[query.name] = match_table(table, query)
+            found[query.name] = match_table(table, query, threads=threads)
     return found
 
 
@@ -176,7 +190,7 @@ def search(  # type: ignore[overload-overlap]
     log: SeekableLog | None = None,
 ) -> StreamSearch: ...
 @overload
-def search(data: TableLike, query: Query) -> Search: ...
+def search(data: TableLike, query: Query, *, threads: int | None = None) -> Search: ...
 def search(
     data: TableLike,
     query: Query | QueryGroup,
@@ -185,6 +199,7 @@ def search(
     heartbeats: str | None = None,
     recovery: Literal["replay"] | None = None,
     log: SeekableLog | None = None,
+    threads: int | None = None,
 ) -> object:
     """Prepare a search: it runs when something is asked of it.
 
@@ -197,6 +212,8 @@ def search(
     sources, heartbeats, recovery, log
         Of a stream: the identifiers of several sources, the column of heartbeats, and how it is
         recovered and from what, as for `match`.
+    threads
+        Of a table: how many threads work on it, as for `match`.
 
     Returns
     -------
@@ -211,10 +228,11 @@ def search(
     >>> found.count(), found.table().to_pylist()
     (1, [{'at': 3}])
     """
+    _check_threads(data, threads)
     stream = _stream(data, query, sources, heartbeats, recovery, log)
     if stream is not None:
         return stream
-    return search_table(data, checked_query(query))
+    return search_table(data, checked_query(query), threads=threads)
 
 
 @overload
@@ -449,6 +467,14 @@ def sql(
         f"expected a Spark session or a DuckDB connection, not an object of type {name}",
         hint="duckdb.connect() gives a connection; no Spark session is created here",
     )
+
+
+def _check_threads(data: object, threads: int | None) -> None:
+    if threads is not None and (isinstance(data, ParquetFiles) or _is_spark_frame(data)):
+        raise UnsupportedError(
+            "threads match a table in process, not one on Spark",
+            hint="leave threads out; the master of the session says how many cores Spark uses",
+        )
 
 
 def _is_spark_frame(value: object) -> TypeGuard[DataFrame]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
-from outpace.engine.kernels.grouping import group_rows
+from outpace.engine.kernels.grouping import order_rows, scatter_of
 from outpace.engine.match.bits import BITS, BitTask, bit_columns
 from outpace.engine.rows.buckets import key_buckets
 from outpace.engine.rows.partition import column_arrays, place_rows
@@ -149,10 +149,11 @@ def pack(
     [[11], [10, 12]]
     """
     order = np.empty(len(buckets), np.int32)
-    bounds = group_rows(buckets, count + 1, order)
+    bounds, scatter = scatter_of(buckets, count + 1)
+    order_rows(scatter, order)
     narrow = narrow_rows(columns)
     rows = pa.RecordBatch.from_arrays(
-        [place_rows(column, order, buckets, bounds) for column in narrow.columns],
+        [place_rows(column, order, scatter) for column in narrow.columns],
         schema=narrow.schema,
     )
     filled = np.flatnonzero(np.diff(bounds[: count + 1]))

@@ -305,16 +305,7 @@ def _cut(found: BlockMatches, first: int, stop: int, selection: Selection) -> Bl
     count = int(np.searchsorted(found.start, stop))
     if count == len(found.start):
         return found
-    takes = int(found.offsets[count])
-    return BlockMatches(
-        segment=found.segment[:count],
-        start=found.start[:count],
-        number=found.number[:count],
-        offsets=found.offsets[: count + 1],
-        rows=found.rows[:takes],
-        positions=found.positions[:takes],
-        settled=found.settled[:count],
-    )
+    return found.part(0, count)
 
 
 def _slice(block: Block, size: int) -> pa.Table:

@@ -160,7 +160,7 @@ def _grouped(
 
 
 def _ordered(column: pa.Array, order: npt.NDArray[np.int32]) -> pa.Array:
-    return place_rows(column, order, None, np.zeros(1, np.int64))
+    return place_rows(column, order)
 
 
 def _slices(ranges: Ranges, times: Integers) -> Iterator[tuple[int, int, int]]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from outpace.compiler.kernel import read_only
 from outpace.engine.arrays import NO_TIME, Booleans, Integers, Unsigned
+from outpace.engine.cores import cores
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.match.meaning import LANES, query_words
 from outpace.engine.match.program import Program
@@ -247,6 +248,21 @@ class BlockMatches:
     confirmed: Booleans | None = field(default=None, kw_only=True)
     awaited: Integers | None = field(default=None, kw_only=True)
 
+    def part(self, low: int, high: int) -> BlockMatches:
+        """Return the matches from one up to another, which are not copied."""
+        first, last = int(self.offsets[low]), int(self.offsets[high])
+        return BlockMatches(
+            segment=self.segment[low:high],
+            start=self.start[low:high],
+            number=self.number[low:high],
+            offsets=self.offsets[low : high + 1] - first,
+            rows=self.rows[first:last],
+            positions=self.positions[first:last],
+            settled=self.settled[low:high],
+            confirmed=None if self.confirmed is None else self.confirmed[low:high],
+            awaited=None if self.awaited is None else self.awaited[low:high],
+        )
+
 
 @dataclass(frozen=True)
 class PartialMatches:
@@ -405,7 +421,7 @@ class Turns:
                 hint="explain says which steps make it grow faster than the rows; add WITHIN,"
                 " shorten it or the windows, or end a repetition by a condition",
             )
-        if self._pace.progress is not None:
+        if not cores().turn(row) and self._pace.progress is not None:
             self._pace.progress(row, self._rows)
         if self._pace.toil is not None and self._work > TOIL_PER_ROW * self._rows:
             self._pace.toil()

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Integers, repeated
+from outpace.engine.cores import cores, stretches
 from outpace.engine.match.contract import Block, BlockMatches, PartialMatches, Task
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.match.measures import evaluate_measures
@@ -23,9 +24,12 @@ from outpace.engine.rows.partition import gather
 from outpace.engine.rows.times import from_integers, time_limits
 from outpace.errors import DataError
 from outpace.pattern.bind.uncertainty import CONFIDENCE
-from outpace.pattern.bound import CONFIRMED, DIFF
+from outpace.pattern.bound import CONFIRMED, DIFF, MatchIdentity
 from outpace.pattern.query import RowsPerMatch
 from outpace.pattern.types import integer_range, is_instant, type_name
+
+#: The measures of so many matches are worth another core.
+LEAST_MATCHES: Final = 1 << 14
 
 _UNITS_US: Final = {"s": 10**6, "ms": 10**3}
 _DAY_US: Final = 86_400 * 10**6
@@ -34,7 +38,12 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 def match_table(task: Task, block: Block, found: BlockMatches) -> pa.Table:
     """Return the result table of the matches, in their order."""
-    return match_rows(task, block, found)[0]
+    bound, size = task.bound, len(found.start)
+    whole = bound.query.rows is RowsPerMatch.ALL_WITH_UNMATCHED or bound.has(MatchIdentity)
+    if whole or len(parts := stretches(size, LEAST_MATCHES)) < 2:
+        return match_rows(task, block, found)[0]
+    tables = cores().each(lambda part: match_rows(task, block, found.part(*part))[0], parts)
+    return pa.concat_tables(tables)
 
 
 def match_rows(

@@ -26,6 +26,11 @@ from outpace.engine.match.twin import TwinMatcher
 from outpace.pattern.query import Consume, Per, Selection, Skip
 
 
+def find_at_once(matcher: Matcher, block: Block) -> BlockMatches:
+    """Return the matches of a complete block."""
+    return match_block(matcher, block).found
+
+
 @dataclass(frozen=True)
 class WholePartitions:
     """The rows of a complete table, of which nothing has to stay open, and the matches in them.
@@ -38,11 +43,14 @@ class WholePartitions:
         The query, and the rows in any order.
     choose
         Says how the pattern is matched; by default the fastest way that covers it.
+    find
+        Matches all rows; by default at once.
     """
 
     task: Task
     rows: pa.Table
     choose: Callable[[Task], Matcher] = choose_matcher
+    find: Callable[[Matcher, Block], BlockMatches] = find_at_once
 
     @cached_property
     def block(self) -> Block:
@@ -52,7 +60,7 @@ class WholePartitions:
     @cached_property
     def found(self) -> BlockMatches:
         """The matches, partition after partition."""
-        return match_block(self.choose(self.task), self.block).found
+        return self.find(self.choose(self.task), self.block)
 
     def table(self) -> pa.Table:
         """Return the rows of the matches."""

@@ -18,12 +18,14 @@ import pyarrow.compute as pc
 
 from outpace.engine.arrays import Integers, pooled
 from outpace.engine.kernels.grouping import (
+    Scatter,
     encode_range,
     gather_rows,
-    group_rows,
     is_ascending,
     is_ascending_in_groups,
     number_rows,
+    order_rows,
+    scatter_of,
     scatter_rows,
 )
 from outpace.engine.rows.narrow import is_text, with_offsets, without_offsets
@@ -52,8 +54,6 @@ _WIDTHS: dict[int, int] = {
         *(pa.timestamp("us"), pa.duration("us")),
     )
 }
-
-_NO_BOUNDS = np.zeros(1, np.int64)
 
 #: Stands for NaN where keys are compared: all of them are one key.
 _NOT_A_NUMBER = object()
@@ -87,7 +87,7 @@ def sort_table(table: pa.Table, bound: BoundQuery, names: Sequence[str]) -> Sort
     grouping = _group(table, bound.partition_by)
     segments = grouping.segments
     order = sort_groups(table, bound, grouping.order, segments)
-    codes = grouping.codes if order is grouping.order else None
+    scatter = grouping.scatter if order is grouping.order else None
     columns = {}
     for name in names:
         column = one_array(table.column(name))
@@ -96,7 +96,7 @@ def sort_table(table: pa.Table, bound: BoundQuery, names: Sequence[str]) -> Sort
             firsts = segments[:-1] if order is None else order[segments[:-1]]
             columns[name] = _repeated(column.take(pa.array(firsts)), segments)
         else:
-            columns[name] = place_rows(column, order, codes, segments)
+            columns[name] = place_rows(column, order, scatter)
     ordinals = np.empty(size, row_type(size))
     number_rows(segments, ordinals)
     return SortedTable(columns, segments, order, ordinals)
@@ -184,7 +184,7 @@ def key_tuples(keys: pa.Table) -> list[tuple[Hashable, ...]]:
 
 def gather(column: pa.ChunkedArray | pa.Array, order: RowNumbers | None) -> pa.Array:
     """Return a column as one array in the given order; without one, and with one chunk, no copy."""
-    return place_rows(one_array(column), order, None, _NO_BOUNDS)
+    return place_rows(one_array(column), order)
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -231,11 +231,11 @@ def _plain_width(data_type: pa.DataType) -> int:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Rows by key: their order (None: as they are), the bounds of groups, each row's group."""
+    """Rows by key: their order (None: as they are), the bounds of groups, where each row goes."""
 
     order: RowNumbers | None
     segments: Integers
-    codes: npt.NDArray[np.int32] | None = None
+    scatter: Scatter | None = None
 
 
 def group_codes(codes: npt.NDArray[np.int32], groups: int) -> Grouping:
@@ -250,7 +250,9 @@ def group_codes(codes: npt.NDArray[np.int32], groups: int) -> Grouping:
     if is_ascending(codes):
         return Grouping(None, np.searchsorted(codes, np.arange(groups + 1)).astype(np.int64))
     order = np.empty(len(codes), row_type(len(codes)))
-    return Grouping(order, group_rows(codes, groups, order), codes)
+    bounds, scatter = scatter_of(codes, groups)
+    order_rows(scatter, order)
+    return Grouping(order, bounds, scatter)
 
 
 def _group(table: pa.Table, keys: tuple[str, ...]) -> Grouping:
@@ -267,10 +269,7 @@ def row_type(size: int) -> type[np.int32] | type[np.int64]:
 
 
 def place_rows(
-    array: pa.Array,
-    order: RowNumbers | None,
-    codes: npt.NDArray[np.int32] | None,
-    segments: Integers,
+    array: pa.Array, order: RowNumbers | None, scatter: Scatter | None = None
 ) -> pa.Array:
     """Return a column in sorted order.
 
@@ -280,14 +279,14 @@ def place_rows(
         The column.
     order
         Row numbers in sorted order; None where nothing moves.
-    codes, segments
-        Where sorting was grouping alone: each row's group, and the bounds of the groups.
+    scatter
+        Where each row goes, if sorting was grouping alone.
     """
     if order is None or not len(array):
         return array
     width = _plain_width(array.type)
     if width and array.null_count and len(order) > _FEW_ROWS:
-        return _place_nullable(array, width, order, codes, segments)
+        return _place_nullable(array, width, order, scatter)
     if not width or array.null_count:
         if is_text(array.type) and not array.null_count:
             short = without_offsets(array)
@@ -298,31 +297,24 @@ def place_rows(
     if len(order) <= _FEW_ROWS:
         out = values.take(order)
     else:
-        out = _placed(values, order, codes, segments)
+        out = _placed(values, order, scatter)
     return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
 
 
 def _placed(
-    values: npt.NDArray[Any],
-    order: RowNumbers,
-    codes: npt.NDArray[np.int32] | None,
-    segments: Integers,
+    values: npt.NDArray[Any], order: RowNumbers, scatter: Scatter | None
 ) -> npt.NDArray[Any]:
     """Return values in sorted order, as `place_rows` says."""
     out = pooled(len(order), values.dtype)
-    if codes is None:
+    if scatter is None:
         gather_rows(values, order, out)
     else:
-        scatter_rows(values, codes, segments, out)
+        scatter_rows(values, scatter, out)
     return out
 
 
 def _place_nullable(
-    array: pa.Array,
-    width: int,
-    order: RowNumbers,
-    codes: npt.NDArray[np.int32] | None,
-    segments: Integers,
+    array: pa.Array, width: int, order: RowNumbers, scatter: Scatter | None
 ) -> pa.Array:
     """Return a column in sorted order: its values, and by themselves whether they are there."""
     bits, buffer = array.buffers()
@@ -330,9 +322,9 @@ def _place_nullable(
     values = np.frombuffer(buffer, f"i{width}")[offset:][:size]
     stored = np.frombuffer(bits, np.uint8)[: (offset + size + 7) // 8]
     there = np.unpackbits(stored, bitorder="little")[offset:][:size].view(np.int8)
-    valid_bits = _placed(there, order, codes, segments).view(np.uint8)
+    valid_bits = _placed(there, order, scatter).view(np.uint8)
     packed = pa.py_buffer(np.packbits(valid_bits, bitorder="little"))
-    data = pa.py_buffer(_placed(values, order, codes, segments))
+    data = pa.py_buffer(_placed(values, order, scatter))
     return pa.Array.from_buffers(array.type, len(order), [packed, data])
 
 

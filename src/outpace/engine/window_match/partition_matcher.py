@@ -436,12 +436,7 @@ class PartitionMatcher(Stateful):
         grouping = group_codes(codes, len(keys))
         joined = pa.concat_tables([kept.rows, rows]) if len(kept) else rows
         columns = {
-            name: place_rows(
-                one_array(joined.column(name)),
-                grouping.order,
-                grouping.codes,
-                grouping.segments,
-            )
+            name: place_rows(one_array(joined.column(name)), grouping.order, grouping.scatter)
             for name in self._columns
         }
         # Fresh memory would cost more than to fill it.
@@ -600,10 +595,10 @@ def _taken_by(stops: pa.Table, places: pa.Table) -> Integers:
 
 
 def _grouped(values: Integers, grouping: Grouping) -> Integers:
-    if grouping.codes is None:
+    if grouping.scatter is None:
         return values
     grouped = pooled(len(values), values.dtype)
-    scatter_rows(values, grouping.codes, grouping.segments, grouped)
+    scatter_rows(values, grouping.scatter, grouped)
     return grouped
 
 

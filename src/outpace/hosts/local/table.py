@@ -7,44 +7,60 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.compiler.kernel import fitting
+from outpace.engine.divide.parts import LEAST_ROWS, match_parts
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import Matcher, Pace, Progress, Task
-from outpace.engine.match.partitions import WholePartitions
+from outpace.engine.match.contract import Block, BlockMatches, Matcher, Pace, Progress, Task
+from outpace.engine.match.partitions import WholePartitions, find_at_once
+from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import prepare
 from outpace.errors import DataError, UnsupportedError
-from outpace.hosts.background import ToilNotice, compile_in_background
+from outpace.hosts.background import Compilable, ToilNotice, compile_in_background
 from outpace.hosts.local.frames import TableLike, to_arrow
+from outpace.hosts.local.threads import in_threads, thread_count
 from outpace.pattern.argument import a_whole_number, listed, shown
 from outpace.pattern.bind.disorder import missing_flag
 from outpace.pattern.notebook import Text, table_html
 from outpace.pattern.query import Query, Selection, checked_query
+from outpace.plan.division import divide_rows
 from outpace.report.progress import show_progress
 
 if TYPE_CHECKING:
     from outpace.engine.window_match.result import WindowMatches
 
 
-def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table:
+def match(
+    data: TableLike,
+    query: Query,
+    *,
+    progress: bool | Progress = False,
+    threads: int | None = None,
+) -> pa.Table:
     """Find the matches of a query in a table, as `outpace.match` says."""
     with show_progress(progress, checked_query(query).name) as on_progress:
-        return search(data, query, progress=on_progress).table()
+        return search(data, query, progress=on_progress, threads=threads).table()
 
 
-def search(data: TableLike, query: Query, *, progress: Progress | None = None) -> Search:
+def search(
+    data: TableLike,
+    query: Query,
+    *,
+    progress: Progress | None = None,
+    threads: int | None = None,
+) -> Search:
     """Prepare a search: it runs when something is asked of it, and only as far as needed."""
     table = to_arrow(data, checked_query(query))
     if (flag := missing_flag(query, table.column_names)) is not None:
         # A table has every row in its place, so none goes on because a time was up.
         table = table.append_column(flag, pa.array(np.zeros(table.num_rows, np.bool_)))
     toil = ToilNotice(query.name) if query.bound is None else None
-    return Search(table, query, Pace(progress=progress, toil=toil))
+    return Search(table, query, Pace(progress=progress, toil=toil), thread_count(threads))
 
 
 class Search:
@@ -58,6 +74,8 @@ class Search:
         The query.
     pace
         How often compiled code lets Python know how far it is; as usual where it is left out.
+    threads
+        How many threads work on it.
 
     Examples
     --------
@@ -68,10 +86,13 @@ class Search:
     2
     """
 
-    def __init__(self, table: pa.Table, query: Query, pace: Pace | None = None) -> None:
+    def __init__(
+        self, table: pa.Table, query: Query, pace: Pace | None = None, threads: int = 1
+    ) -> None:
         self._table = table
         self._query = query
         self._pace = pace or Pace()
+        self._threads = threads
 
     @fitting()
     def table(self) -> pa.Table:
@@ -80,15 +101,17 @@ class Search:
             from outpace.hosts.processes.run import match_in_processes
 
             return match_in_processes(self._query, self._table, self._pace.progress)
-        if self._query.windows is not None or self._query.operator is not None:
-            return self._in_windows.table
-        return self._partitions.table()
+        with in_threads(self._threads):
+            if self._query.windows is not None or self._query.operator is not None:
+                return self._in_windows.table
+            return self._partitions.table()
 
     @fitting()
     def count(self) -> int:
         """Return the number of matches, for `->>` without making them one by one."""
         if self._query.windows is None and self._query.operator is None:
-            return self._partitions.count()
+            with in_threads(self._threads):
+                return self._partitions.count()
         every = self._query.effective_selection is Selection.ALL and self._query.operator is None
         if not every or "_in_windows" in vars(self):
             return len(self._in_windows)
@@ -177,7 +200,17 @@ class Search:
     @cached_property
     def _partitions(self) -> WholePartitions:
         task = replace(prepare(self._query, self._table.schema), pace=self._pace)
-        return WholePartitions(task, self._table, _choose)
+        return WholePartitions(task, self._table, _choose, partial(_find, task))
+
+
+def _find(task: Task, matcher: Matcher, block: Block) -> BlockMatches:
+    if not isinstance(matcher, Compilable) or not matcher.ready(LEAST_ROWS):
+        # Plain Python is no faster in several threads.
+        return find_at_once(matcher, block)
+    reach = reach_of(task)
+    cut, _ = divide_rows(task.bound.query, task.bound, reach.back, reach.ahead)
+    ranged = cut.by_range and not task.bound.query.effective_skip.strict
+    return match_parts(task, matcher, block, ranged=ranged)
 
 
 def _choose(task: Task) -> Matcher:

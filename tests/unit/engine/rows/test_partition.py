@@ -182,6 +182,6 @@ def test_columns_with_nulls_are_placed_as_arrow_places_them(kind, size, begin):
         assert gather(column, some).equals(column.take(pa.array(some)))
         codes = rng.integers(0, 7, size).astype(np.int32)
         grouping = group_codes(codes, 7)
-        placed = place_rows(column, grouping.order, grouping.codes, grouping.segments)
+        placed = place_rows(column, grouping.order, grouping.scatter)
         assert placed.equals(column.take(pa.array(np.argsort(codes, kind="stable"))))
         placed.validate(full=True)

@@ -323,7 +323,8 @@ def test_whatever_does_not_fit_into_memory_is_said_so(windows, ask, monkeypatch)
     def full(*_):
         raise MemoryError
 
-    query = op.Query().order_by("ts").pattern("A ->> B").define(B="ts > A.ts").measures(n="1")
+    query = op.Query().order_by("ts").pattern("A ->> B").measures(n="1")
+    query = query.define(B="ts > A.ts AND CLASSIFIER(A) = 'A'")
     monkeypatch.setattr(twin._EmittedMatches, "found", full)
     with pytest.raises(op.MatchError, match="the matches do not fit into memory") as caught:
         ask(pa.table({"ts": range(40)}), query if windows is None else query.over(windows))
