@@ -73,7 +73,7 @@ class SlackChain(Order):
 
     @property
     def greatest(self) -> int:
-        """The greatest time that events had since it was made, or that is saved."""
+        """The greatest time that events had."""
         return self._links[0].greatest
 
     @property

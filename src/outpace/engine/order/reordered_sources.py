@@ -328,6 +328,7 @@ class ReorderedSources(Order):
             if f"clock {name}" in state.parts:
                 self._clocks[name] = SourceClock()
                 self._clocks[name].restore(state.part(f"clock {name}"))
+            self._note_time(name, int(NO_TIME))
         self._finished = set(finished)
         # The patience may have been given since: then its count begins now.
         if self._silence is not None and "silence" in state.parts:

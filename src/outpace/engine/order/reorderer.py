@@ -47,7 +47,7 @@ from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
-from outpace.engine.state import State, require, typed
+from outpace.engine.state import State, integer, require, typed
 from outpace.errors import DataError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
@@ -137,7 +137,7 @@ class Reorderer(Order):
 
     @property
     def greatest(self) -> int:
-        """The greatest time that events had since it was made, or that is saved."""
+        """The greatest time that events had."""
         return max(self._clock.greatest, self._seen)
 
     @property
@@ -346,7 +346,8 @@ class Reorderer(Order):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         sizes, rows = self._runs.saved
-        return super().state().plus(State({"runs": sizes}, [self._last, rows]))
+        seen = {} if self._seen == NO_TIME else {"seen": self._seen}
+        return super().state().plus(State({"runs": sizes, **seen}, [self._last, rows]))
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process.
@@ -354,8 +355,8 @@ class Reorderer(Order):
         How far events are out of order may have changed since: what has passed stays passed.
         """
         super().restore(state)
-        self._seen = int(NO_TIME)
         header, (last, rows) = state.content(2)
+        self._seen = integer(header, "seen") if "seen" in header else int(NO_TIME)
         self._last = typed(last, self._last.schema)
         require(last.num_rows <= 1 and not last.column(self._time).null_count, "the last event")
         self._runs.restore(header["runs"], rows, self._order.time, self._order.ticks)

@@ -101,7 +101,8 @@ class Waits(Stateful):
         if self._now == NO_TIME and order.now != NO_TIME:
             self._now, self._waiting = order.now, order.buffered
             if self._waiting:
-                self._came.append(order.oldest)
+                # Where no time is over yet, nobody knows how long they have waited.
+                self._came.append(order.now if order.oldest == NO_TIME else order.oldest)
 
     def note(
         self,

@@ -1,6 +1,7 @@
 """How long events wait in an order: as if each event were looked at."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -47,9 +48,11 @@ def stream(size: int) -> pa.Table:
     return pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
 
 
-def order_of(disorder: Disorder, schema: pa.Schema) -> Order:
+def order_of(
+    disorder: Disorder, schema: pa.Schema, sources: tuple[str, ...] | None = None
+) -> Order:
     query = op.Query("all").order_by("ts").pattern("A").disorder(disorder)
-    return make_order(bind(query, schema), bind_disorder(query, schema), schema)
+    return make_order(bind(query, schema), bind_disorder(query, schema), schema, sources)
 
 
 @pytest.mark.parametrize("piece", [1, 5])
@@ -82,20 +85,44 @@ def test_waits_are_those_of_each_event(kind: str, piece: int) -> None:
     assert waits.average == pytest.approx(np.mean(waited))
 
 
-def test_waits_go_on_from_what_was_saved() -> None:
+@pytest.mark.parametrize("sources", [None, ("a", "b")], ids=["one source", "two sources"])
+@pytest.mark.parametrize("kind", [*KINDS, "in order"])
+def test_waits_go_on_from_what_was_saved(kind: str, sources: tuple[str, ...] | None) -> None:
     events = stream(100)
+    disorder = op.InOrder() if kind == "in order" else KINDS[kind]
+    if sources is not None:
+        numbers = events["seq"].to_numpy()
+        events = events.set_column(2, "seq", pa.array(numbers // 2))
+        events = events.append_column("source", pa.array(np.array(sources)[numbers % 2]))
     steps = [EventsArrived(events.slice(low, 5)) for low in range(0, 100, 5)]
-    order, once = order_of(op.KSlack(7), events.schema), Waits()
-    again, parts = order_of(op.KSlack(7), events.schema), []
+    if kind == "told":
+        steps = [replace(one, watermark=one.rows["ts"].to_numpy().min() - 12) for one in steps]
+    order, once = order_of(disorder, events.schema, sources), Waits()
+    again, parts = order_of(disorder, events.schema, sources), []
     for step in steps:
         once.note(order, order.push(step))
         parts.append(Waits())
         parts[-1].begin(again)
         parts[-1].note(again, again.push(step))
-        saved, again = again.state(), order_of(op.KSlack(7), events.schema)
+        saved, again = again.state(), order_of(disorder, events.schema, sources)
         again.restore(saved)
     assert sum(part.events for part in parts) == once.events
-    assert sum(part.waited for part in parts) == once.waited > 0
+    assert sum(part.waited for part in parts) == once.waited
+    assert once.waited > 0 or (kind == "in order" and sources is None)
+
+
+def test_what_waits_for_a_source_that_has_not_come_is_counted_from_what_was_saved() -> None:
+    schema = pa.schema({"ts": pa.int64(), "source": pa.string()})
+    order = order_of(op.KSlack(7), schema, ("a", "b"))
+    order.push(EventsArrived(pa.table([[10], ["a"]], schema=schema)))
+    again, waits = order_of(op.KSlack(7), schema, ("a", "b")), Waits()
+    again.restore(order.state())
+    waits.begin(again)
+    for ts, source in ((15, "a"), (30, "b"), (40, "a")):
+        rows = pa.table([[ts], [source]], schema=schema)
+        waits.note(again, again.push(EventsArrived(rows)))
+    # The first two wait from 10 and from 15 to 40; the third has waited from 30 on.
+    assert (waits.events, waits.waited, waits.longest) == (2, 30 + 25 + 10, 30)
 
 
 def by_moments(events: pa.Table) -> list[pa.Table]:
