@@ -56,9 +56,9 @@ class StatusListener(AccountListener):
         self.idle = True
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Note that the query ended."""
-        super().onQueryTerminated(event)
+        """Note that the query ended: no more events come, and the last rate is gone."""
         self.ended.set()
+        super().onQueryTerminated(event)
 
     def take(self, progress: dict[str, Any]) -> None:
         """Take in a progress, as Spark writes it in JSON."""
@@ -80,11 +80,12 @@ class StatusListener(AccountListener):
                 events += sample.value
             if sample.name == names.SOURCE_BEHIND_SECONDS.name:
                 behind = max(behind, sample.value)
-        parts = [
-            f"batch {self.batch} in {seconds(totals.get(names.BATCH_SECONDS.name, 0.0))}",
-            "no new events" if self.idle else f"{amount(events)} events/s",
-            counted(self.rows, "row"),
-        ]
+        parts = [f"batch {self.batch} in {seconds(totals.get(names.BATCH_SECONDS.name, 0.0))}"]
+        if self.idle:
+            parts.append("no new events")
+        elif not self.ended.is_set():
+            parts.append(f"{amount(events)} events/s")
+        parts.append(counted(self.rows, "row"))
         if behind:
             parts.append(f"{seconds(behind)} behind")
         for counter in ("late", "invalid"):

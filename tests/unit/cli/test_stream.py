@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.listener import QueryIdleEvent
+from pyspark.sql.streaming.listener import QueryIdleEvent, QueryTerminatedEvent
 from rich.console import Console
 from support.patient_order import Patient
 
@@ -249,3 +249,5 @@ def test_a_stream_without_new_events_says_so_and_not_that_its_last_batch_had_non
     assert listener.line() == "batch 0 in 2.0 s, no new events, 0 rows"
     listener.take({**told, "batchId": 1, "timestamp": "2024-01-02T09:30:02.000Z"})
     assert listener.line() == "batch 1 in 2.0 s, 4 events/s, 0 rows"
+    listener.onQueryTerminated(QueryTerminatedEvent(id, run, None, None))
+    assert listener.line() == "batch 1 in 2.0 s, 0 rows"
