@@ -71,7 +71,7 @@ class Join:
         within = a_duration(self.within, "within")
         if (within < 0) if isinstance(within, int) else (within < datetime.timedelta(0)):
             raise BindError(
-                f"within is not less than nothing, as {shown(self.within)} is",
+                f"within must not be negative, as {shown(self.within)} is",
                 where="within",
                 hint='write within="5 min", or a number in units of the time column',
             )

@@ -377,7 +377,7 @@ def test_times_of_two_units_and_texts_of_two_widths_are_joined() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"within": -1}, BindError, "within is not less than nothing"),
+        ({"within": -1}, BindError, "within must not be negative"),
         ({"within": "2 s"}, BindError, "within is a duration, but 'ts' holds integers"),
         ({"on": []}, BindError, "on one column at least"),
         ({"on": "price"}, BindError, "unknown column 'price'"),
