@@ -22,7 +22,9 @@ from outpace.engine.message import ClockExchange
 from outpace.engine.order.choose import ORDERS
 from outpace.engine.stage import restore_stage, run_step, save_stage
 from outpace.hosts.spark.stages import PlanPart, StageProcessor
+from outpace.pattern.bind.join import bind_join
 from outpace.pattern.disorder import Disorder
+from outpace.pattern.join import SIDES
 from outpace.plan.plan import Plan
 from outpace.plan.stream_plan import StageDivision, plan_stream
 from outpace.testing.stream_chain import Chain
@@ -454,3 +456,26 @@ def test_a_match_is_once_in_what_a_batch_says_is_the_latest() -> None:
     assert several
     left = [Counter(map(repr, one.table.to_pylist())) for one in (present, expected)]
     assert left[0] == left[1]
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_the_state_of_a_join_has_the_rows_that_a_partner_may_still_come_for(how: str) -> None:
+    sides = [pa.schema({"id": pa.int64(), "ts": pa.int64(), side: pa.int64()}) for side in "ab"]
+    sizes, within, batch = {}, 50, 1000
+    for batches in (2, 8):
+        join = op.Join(on="id", within=within, time="ts", how=how, disorder=op.KSlack(10))
+        bound = bind_join(join, *sides)
+        plan = plan_stream(bound.query, bound.schema, 2, sources=SIDES)
+        chain = Chain(plan.division.stages)
+        for first in range(0, batches * batch, batch):
+            times = np.arange(first, first + batch)
+            rows = {"ts": np.repeat(times, 2), "id": np.repeat(times % 7, 2)}
+            table = pa.table({**rows, "source": np.tile(SIDES, batch)})
+            for name in set(bound.schema.names) - set(table.column_names):
+                table = table.append_column(name, pa.nulls(len(table), pa.int64()))
+            table = table.select(bound.schema.names).cast(bound.schema)
+            given = chain.run(plan.division.packing.pack(table))
+        held = sum(one.kept + one.buffered for each in given.counters for one in each)
+        assert 0 < held <= 2 * (within + 10 + 2)
+        sizes[batches] = chain.state_bytes
+    assert sizes[8] < 1.1 * sizes[2] < 40_000
