@@ -50,24 +50,24 @@ def main():
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", default="", help="kinds, with commas")
     options = parser.parse_args()
+    lines = {
+        **{name: (measured, *given) for name, given in kinds().items()},
+        **{name: (beside, queries) for name, queries in allowing().items()},
+        **{
+            f"join-{how}-{keys}": (joined, how, keys)
+            for how in ("inner", "left")
+            for keys in (1000, options.n // 2)
+        },
+        **{name: (speculating, *given) for name, given in speculations().items()},
+        **{name: (grouped, differs) for name, differs in groups().items()},
+    }
+    chosen = options.only.split(",") if options.only else [*lines]
+    if unknown := {*chosen} - {*lines}:
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(lines)}")
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    for name, (disorder, sources) in kinds().items():
-        if not options.only or name in options.only.split(","):
-            print(json.dumps(measured(name, disorder, sources, options)), flush=True)
-    for name, queries in allowing().items():
-        if not options.only or name in options.only.split(","):
-            print(json.dumps(beside(name, queries, options)), flush=True)
-    for how in ("inner", "left"):
-        for keys in (1000, options.n // 2):
-            name = f"join-{how}-{keys}"
-            if not options.only or name in options.only.split(","):
-                print(json.dumps(joined(name, how, keys, options)), flush=True)
-    for name, given in speculations().items():
-        if not options.only or name in options.only.split(","):
-            print(json.dumps(speculating(name, *given, options)), flush=True)
-    for name, differs in groups().items():
-        if not options.only or name in options.only.split(","):
-            print(json.dumps(grouped(name, differs, options)), flush=True)
+    for name, (measure, *given) in lines.items():
+        if name in chosen:
+            print(json.dumps(measure(name, *given, options)), flush=True)
 
 
 def kinds():
@@ -172,7 +172,7 @@ def allowing():
 
 
 def beside(name, queries, options):
-    """Measure two queries in turns over a stream."""
+    """Measure the processor time of two queries in turns over a stream."""
     random = np.random.default_rng(2)
     waits = np.where(random.random(options.n) < 0.001, 100, random.integers(5, 15, options.n))
     events = pa.table(
@@ -186,11 +186,11 @@ def beside(name, queries, options):
     for _ in range(options.repeat):
         for which, query in enumerate(queries):
             stream = op.open(query)
-            started = time.perf_counter()
+            started = time.process_time()
             blocks = range(0, options.n, options.block)
             found = [stream.push(events.slice(low, options.block)).num_rows for low in blocks]
             matches[which] = sum(found) + stream.finish().num_rows
-            seconds[which].append(time.perf_counter() - started)
+            seconds[which].append(time.process_time() - started)
     certain, allowed = (options.n / float(np.median(took)) for took in seconds)
     return {
         "kind": name,
