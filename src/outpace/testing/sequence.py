@@ -92,16 +92,20 @@ class SequenceOracle:
         self.holding.add(clock - first)
 
     def pass_time(self, clock: int) -> None:
-        """Let the clock come to a time."""
-        due = [number for number, (_, due, _) in self.held.items() if due <= clock]
-        if not due:
-            return
-        gone = []
-        while self.held and (min(self.held) <= max(due) or min(self.held) == self.expected):
-            number = min(self.held)
-            arrival, _, row = self.held.pop(number)
-            gone.append(arrival)
-            self.order.append(row)
-            self.timed.add(row)
-            self.expected = number + 1
-        self.passed = min(gone)
+        """Let the clock come to a time: what is up by then goes, one time after the other."""
+        while (up := self.due) is not None and up <= clock:
+            last = max(number for number, (_, due, _) in self.held.items() if due <= up)
+            gone = []
+            while self.held and (min(self.held) <= last or min(self.held) == self.expected):
+                number = min(self.held)
+                arrival, _, row = self.held.pop(number)
+                gone.append(arrival)
+                self.order.append(row)
+                self.timed.add(row)
+                self.expected = number + 1
+            self.passed = min(gone)
+
+    @property
+    def due(self) -> int | None:
+        """When the time of a held event is up."""
+        return min((due for _, due, _ in self.held.values()), default=None)

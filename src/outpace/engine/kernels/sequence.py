@@ -218,17 +218,25 @@ def _pass_time(
     order: Any,
     entered: int,
 ) -> int:
-    """Let in events whose time is up, with those before them; return how many are in."""
+    """Let in events whose time is up, with those before them; return how many are in.
+
+    Times that are up one after the other are so by themselves, whenever one looks: for each event
+    that goes, `due` becomes the time when it does.
+    """
     ends = len(numbers)
-    through, row = NOTHING, after[ends]
+    through, up, row = NOTHING, NEVER, before[ends]
     while row >= 0:
         if due[row] <= clock:
-            through = numbers[row]
-        row = after[row]
-    row = after[ends]
-    if row >= 0 and numbers[row] <= through:
-        whole[PASSED] = arrivals[row]
+            through = max(through, numbers[row])
+            up = min(up, due[row])
+            due[row] = up
+        elif through != NOTHING:
+            due[row] = up
+        row = before[row]
+    row, up = after[ends], NOTHING
     while row >= 0 and (numbers[row] <= through or numbers[row] == whole[EXPECTED]):
+        if numbers[row] != whole[EXPECTED] and due[row] > up:
+            whole[PASSED], up = arrivals[row], due[row]
         whole[PASSED] = min(whole[PASSED], arrivals[row])
         order[entered] = row
         entered += 1

@@ -140,7 +140,9 @@ class SequenceOrder(Order):
         clock = np.full(rows.num_rows, events.arrival)
         if self._arrival is not None:
             clock = arrivals_of(rows.column(self._arrival))
-        released = take_moments(self, replace(events, rows=rows), clock, self._take)
+        # What was waited for goes on before events that may be refused.
+        before = None if self._arrival is None or self.due is None else self.snapshot()
+        released = take_moments(self, replace(events, rows=rows), clock, self._take, before)
         if invalid is not None:
             both = [invalid, *([] if released.invalid is None else [released.invalid])]
             released = replace(released, invalid=pa.concat_tables(both))
@@ -156,10 +158,16 @@ class SequenceOrder(Order):
             numbers = as_integers(one_array(rows.column(self._number)))
             order = np.lexsort([_turns(numbers, self._range), arrivals])
             rows, arrivals = moved(rows, order), arrivals[order]
+        several = has_several(clock)
+        given: list[ReleasedEvents] = []
+        if self._arrival is not None and len(arrivals) and not several:
+            # A column tells all that arrived before: what was waited for until then has gone on.
+            while self.due is not None and self.due < arrivals[0]:
+                given.append(self._pass(self.due, self._promise))
         now = max(self._now, events.arrival if self._arrival is None else int(NO_TIME))
         promise = max(self._promise, events.watermark)
-        several = has_several(clock)
-        return self._step(rows, arrivals, now, promise, events.source, several=several)
+        taken = self._step(rows, arrivals, now, promise, events.source, several=several)
+        return ReleasedEvents.joined([*given, taken]) if given and taken is not None else taken
 
     @classmethod
     def push_all(

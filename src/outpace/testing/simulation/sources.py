@@ -302,9 +302,7 @@ class _SourceModel:
     @property
     def due(self) -> int | None:
         """When missing events are given up."""
-        if self._gate is None:
-            return None
-        return min((due for _, due, _ in self._gate.held.values()), default=None)
+        return None if self._gate is None else self._gate.due
 
     def push(self, rows: list[EventRow], arrival: int) -> None:
         """Take rows."""
@@ -321,6 +319,9 @@ class _SourceModel:
             coming.append((at, row["seq"], len(self._rows)))
             self._rows.append(row)
         for at, number, place in sorted(coming):
+            # A column tells all that arrived before: what was waited for until then has gone on.
+            while column is not None and self.due is not None and self.due < at:
+                self.fire(self.due)
             self._gate.arrive(place, number, at)
             self._now = max(self._now, at)
         if column is None:

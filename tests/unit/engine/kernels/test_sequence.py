@@ -219,6 +219,29 @@ def test_the_first_gap_that_stays_is_the_only_one_that_waits_longest() -> None:
     assert kernel.whole[sequence.DUE] < 60 + 10
 
 
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20))), st.integers(0, 60))
+def test_how_often_one_looks_makes_no_difference(sent: list[Sent], pause: int) -> None:
+    """Times that are up one after the other are so by themselves; what is learnt is the same."""
+    seldom, often = Kernel(SETTINGS), Kernel(SETTINGS)
+    events = arrived(sent)
+    end = int(events[:, 1].max(initial=0)) + pause
+    seldom.arrive(events, end)
+    for clock in range(end + 1):
+        often.arrive(events[events[:, 1] == clock], clock)
+    assert (often.order, often.late, often.timed) == (seldom.order, seldom.late, seldom.timed)
+    assert (often.whole == seldom.whole).all()
+    assert np.array_equal(often.fractions, seldom.fractions, equal_nan=True)
+
+
+def test_the_last_gap_that_was_given_up_is_the_one_that_an_event_missed() -> None:
+    """Gaps are given up at 51 and at 60: number 3 missed the second one, which began at 10."""
+    kernel = Kernel(SETTINGS)
+    kernel.arrive(np.array([(0, 0, 0), (2, 1, 1), (4, 10, 2)]), 10)
+    kernel.arrive(np.array([(3, 70, 3)]), 70)
+    assert kernel.whole[sequence.PASSED] == 10
+    assert kernel.late == [3]
+
+
 def test_nothing_follows_the_greatest_number_though_a_gap_before_it_was_given_up() -> None:
     kernel = Kernel(SETTINGS)
     events = arrived([(5, 0), (sequence.GREATEST, 1), (6, 100), (sequence.GREATEST, 1), (7, 1)])

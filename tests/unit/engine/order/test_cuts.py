@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -178,6 +179,38 @@ def test_numbers_that_rise_do_not_save_times_that_do_not():
     assert given_by(op.Sequence("1 s", arrival="at"), *events) == ([(0, 5), (2, 6)], [1])
     at_once = [(time, 0, number, value) for time, _, number, value in events]
     assert given_by(op.Sequence("1 s", arrival="at"), *at_once) == ([(1, 3), (0, 5), (2, 6)], [])
+
+
+def test_what_was_waited_for_goes_on_before_what_arrives_later():
+    """Numbers and times do not agree: the third event is waited for until 3, so the fourth is late.
+
+    Where another source has fallen silent, too, however the stream is cut.
+    """
+    kind = op.Sequence("3 us", arrival="at", patience="4 us")
+    query = QUERY.order_by("ts", "v").disorder(kind)
+    events = [(10, 0, 1, 0), (12, 8, 2, 0), (40, 20, 4, 0), (12, 22, 1, 0), (20, 24, 5, 0)]
+    rows = [
+        dict(zip(SCHEMA.names, (*event, place, "east", False), strict=True))
+        for place, event in enumerate(events)
+    ]
+    for cuts in ([0, 5], [0, 2, 5], [0, 1, 2, 3, 4, 5]):
+        for sources in (None, SOURCES):
+            plain = query.disorder(op.Sequence("3 us", arrival="at"))
+            run = Run(plain if sources is None else query, sources)
+            for low, high in pairwise(cuts):
+                run.push(rows[low:high], None)
+            assert run.finish()[:2] == ([(0, 10), (1, 12), (2, 40)], [3, 4]), (cuts, sources)
+
+
+def test_after_an_error_what_was_waited_for_waits():
+    run = Run(QUERY.order_by("ts").disorder(op.Sequence("3 us", arrival="at", ahead=30)), None)
+    rows = [(5, 0, 1, 0, 0), (6, 1, 3, 0, 1), (99, 9, 4, 0, 2)]
+    table = [dict(zip(SCHEMA.names, (*row, "east", False), strict=True)) for row in rows]
+    run.push(table[:2], None)
+    with pytest.raises(op.DataError, match="too far ahead"):
+        run.push(table[2:], None)
+    assert run.order.buffered == 1
+    assert run.finish()[:2] == ([(0, 5), (1, 6)], [])
 
 
 def test_after_an_error_in_a_late_moment_nothing_of_a_piece_is_taken():
