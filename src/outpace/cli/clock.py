@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from collections import OrderedDict
 from dataclasses import asdict
 from typing import Annotated, Final
 
 import typer
 
+from outpace.engine.message import ClockExchange
 from outpace.engine.order.drift import ClockReading, SourceClock
 from outpace.errors import DataError
-from outpace.ingest.clock import PORT, ClockClient, ClockSync
+from outpace.ingest.clock import PORT, PORT_MAX, SOURCES_MAX, ClockClient, ClockSync
 
 clock = typer.Typer(no_args_is_help=True, help="Compare the clocks of sources with this one.")
 
@@ -37,16 +39,14 @@ def serve(
     ] = None,
 ) -> None:
     """Answer sources that ask what time it is, and write a line for each exchange."""
-    known: dict[str, SourceClock] = {}
+    known: OrderedDict[str, SourceClock] = OrderedDict()
     end = None if seconds is None else time.monotonic() + seconds
     with ClockSync(source, host=host, port=port) as sync:
         typer.echo("serving clocks on {}, port {}".format(*sync.address), err=True)
         try:
             while end is None or time.monotonic() < end:
                 for exchange in sync.wait(_TURN_S):
-                    compared = known.setdefault(exchange.source, SourceClock())
-                    compared.compare(exchange)
-                    typer.echo(_line(exchange.source, compared.reading))
+                    typer.echo(_line(exchange.source, compared_with(known, exchange)))
         except KeyboardInterrupt:
             pass
         typer.echo(json.dumps(asdict(sync.counters)), err=True)
@@ -64,7 +64,7 @@ def ask(
 ) -> None:
     """Ask a server what time it is, and write how far the clock here is from its own."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit():
+    if not host or not port.isascii() or not port.isdigit() or len(port) > len(str(PORT_MAX)):
         raise DataError(f"'{address}' is no address", hint=f"write 127.0.0.1:{PORT}")
     compared, lost = SourceClock(), 0
     place = host.removeprefix("[").removesuffix("]"), int(port)
@@ -82,6 +82,19 @@ def ask(
             f"nobody answers at {address}", hint="start one there: outpace clock serve --host ..."
         )
     typer.echo(_line(source, compared.reading, lost=lost))
+
+
+def compared_with(known: OrderedDict[str, SourceClock], exchange: ClockExchange) -> ClockReading:
+    """Return what an exchange tells, with those before it of the sources that asked last.
+
+    Whoever reaches the port may ask in any name, so no more are remembered than the server does.
+    """
+    compared = known.setdefault(exchange.source, SourceClock())
+    known.move_to_end(exchange.source)
+    if len(known) > SOURCES_MAX:
+        known.popitem(last=False)
+    compared.compare(exchange)
+    return compared.reading
 
 
 def _line(source: str, reading: ClockReading, **others: int) -> str:

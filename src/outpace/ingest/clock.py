@@ -33,9 +33,9 @@ from outpace.errors import DataError
 from outpace.hosts.clock import clock_time
 from outpace.pattern.argument import a_number, a_text, a_whole_number, check_characters
 
-#: The port that a server takes by itself.
+#: The port that a server takes by itself, and the greatest there is.
 PORT: Final = 7452
-_PORT_MAX: Final = 65_535
+PORT_MAX: Final = 65_535
 
 #: What a datagram begins with: a sign, the version, and its kind. Then the number of the exchange
 #: and the time at which it was asked. A question has the number of the last exchange that was
@@ -49,7 +49,7 @@ _TELL: Final = struct.Struct("<4sBBQqqq")
 _NAME_MAX: Final = 64
 
 #: Sources whose last exchange is remembered, and exchanges that nobody has taken.
-_SOURCES_MAX: Final = 4096
+SOURCES_MAX: Final = 4096
 _WAITING_MAX: Final = 65_536
 
 #: How long a thread waits for a datagram before it looks whether it is to end.
@@ -216,7 +216,7 @@ class ClockSync:
         answered = _time(self._clock)
         self._last[name] = sender, number, asked, received, answered
         self._last.move_to_end(name)
-        if len(self._last) > _SOURCES_MAX:
+        if len(self._last) > SOURCES_MAX:
             self._last.popitem(last=False)
         self.counters.questions += 1
         return _TELL.pack(_SIGN, _VERSION, _ANSWER, number, asked, received, answered)
@@ -381,8 +381,8 @@ def _place(address: Any) -> tuple[str, int]:
     fits = isinstance(address, tuple | list) and len(address) == 2
     if not fits or not isinstance(address[0], str) or type(address[1]) is not int:
         raise _no_address(address, "it is no pair of a host and a port")
-    if not 0 < address[1] <= _PORT_MAX:
-        raise _no_address(address, f"ports are from 1 to {_PORT_MAX}")
+    if not 0 < address[1] <= PORT_MAX:
+        raise _no_address(address, f"ports are from 1 to {PORT_MAX}")
     return address[0], address[1]
 
 
@@ -404,8 +404,8 @@ def _until(seconds: float) -> Iterator[float]:
 def _bound(host: str, port: int) -> socket.socket:
     made = None
     try:
-        if port > _PORT_MAX:
-            raise OverflowError(f"ports are up to {_PORT_MAX}")
+        if port > PORT_MAX:
+            raise OverflowError(f"ports are up to {PORT_MAX}")
         (family, kind, _, _, place), *_ = socket.getaddrinfo(
             host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
         )

@@ -6,12 +6,16 @@ import json
 import re
 import subprocess
 import sysconfig
+from collections import OrderedDict
 from pathlib import Path
 
 from typer.testing import CliRunner
 
+from outpace.cli.clock import compared_with
 from outpace.cli.main import app
-from outpace.ingest.clock import ClockSync
+from outpace.engine.message import ClockExchange
+from outpace.engine.order.drift import SourceClock
+from outpace.ingest.clock import SOURCES_MAX, ClockSync
 
 OUTPACE = Path(sysconfig.get_path("scripts")) / "outpace"
 
@@ -44,6 +48,7 @@ def test_a_source_asks_a_server() -> None:
 def test_errors_are_clear() -> None:
     for arguments, told in [
         (["ask", "here", "--source", "east"], "'here' is no address"),
+        (["ask", "here:" + "9" * 5000, "--source", "east"], "is no address"),
         (["ask", "127.0.0.1:99999", "--source", "east"], "ports are from 1 to 65535"),
         (["serve", "--port", "99999", "--seconds", "0"], "cannot serve clocks"),
         (["ask", "127.0.0.1:9", "--source", "x" * 99], "has 1 to 64 bytes"),
@@ -60,3 +65,11 @@ def test_errors_are_clear() -> None:
     assert (done.exit_code, "does not serve the source 'east'" in done.stderr) == (2, True)
     done = CliRunner().invoke(app, [*asked, "--timeout", "0.05"])
     assert (done.exit_code, "nobody answers" in done.stderr) == (2, True)
+
+
+def test_sources_that_asked_last_are_remembered() -> None:
+    known = OrderedDict[str, SourceClock]()
+    names = [*map(str, range(SOURCES_MAX)), "0", "one more", "0"]
+    counted = [compared_with(known, ClockExchange(name, 0, 5, 5, 10)).exchanges for name in names]
+    assert counted[-3:] == [2, 1, 3]
+    assert (len(known), "1" in known) == (SOURCES_MAX, False)
