@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, TypeGuard, overload
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 from outpace.engine.match.contract import Progress
 from outpace.engine.order.senders import source_names
 from outpace.engine.recover.protocol import SeekableLog
-from outpace.errors import DataError, UnsupportedError
+from outpace.errors import BindError, DataError, UnsupportedError
 from outpace.explanation.explain import Explanation
 from outpace.explanation.explain import explain as explain_plan
 from outpace.files.parquet import ParquetFiles
@@ -20,7 +21,6 @@ from outpace.hosts.local.join import join_data
 from outpace.hosts.local.table import Search
 from outpace.hosts.local.table import match as match_table
 from outpace.hosts.local.table import search as search_table
-from outpace.hosts.spark.session import require_spark
 from outpace.pattern.argument import a_text, shown, some_names
 from outpace.pattern.disorder import Disorder
 from outpace.pattern.group import QueryGroup, naming_query
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @overload
 def match(
-    data: DataFrame | ParquetFiles,
+    data: DataFrame,
     query: Query,
     *,
     progress: bool | Progress = False,
@@ -56,6 +56,15 @@ def match(  # type: ignore[overload-overlap]
     sources: Iterable[str] | None = None,
     heartbeats: str | None = None,
 ) -> DataFrame: ...
+@overload
+def match(
+    data: ParquetFiles,
+    query: Query,
+    *,
+    progress: bool | Progress = False,
+    threads: int | None = None,
+    spark: SparkSession | Literal[False] | None = None,
+) -> DataFrame | pa.Table: ...
 @overload
 def match(
     data: TableLike,
@@ -78,14 +87,15 @@ def match(
     recovery: Literal["replay"] | None = None,
     log: SeekableLog | None = None,
     threads: int | None = None,
+    spark: SparkSession | Literal[False] | None = None,
 ) -> object:
     """Find the matches of a query.
 
     Parameters
     ----------
     data
-        A Spark DataFrame (classic or Connect), Parquet files (see `parquet`) for the active Spark
-        session, an Arrow table, a pandas or polars frame, or a DuckDB relation.
+        A Spark DataFrame (classic or Connect), Parquet files (see `parquet`), an Arrow table, a
+        pandas or polars frame, or a DuckDB relation.
     query
         What to detect and what to return. Several queries over one input are an `outpace.group`.
     progress
@@ -112,15 +122,18 @@ def match(
     threads
         In process: how many threads match a large table, see `set_threads`. Spark has its own
         setting.
+    spark
+        Of Parquet files: the session that matches them, or False to match them in process. By
+        default it is the active session, or this process where none is.
 
     Returns
     -------
     pyspark.sql.DataFrame or pyarrow.Table
         Lazy on Spark. In process: partitions in the order of their first row, matches of a
-        partition in their own order. Over windows, matches in the order of their numbers x:y, see
-        `Query.over`. The queries of a group give a dictionary of tables by their names; on a
-        streaming DataFrame one with a column `query` that says whose a row is, and the columns of
-        all.
+        partition in their own order; of files with keys, partitions in any order. Over windows,
+        matches in the order of their numbers x:y, see `Query.over`. The queries of a group
+        give a dictionary of tables by their names; on a streaming DataFrame one with a column
+        `query` that says whose a row is, and the columns of all.
 
     Examples
     --------
@@ -132,11 +145,21 @@ def match(
     [{'bottom': 7.0, 'ticks': 4}]
     """
     stream = _stream(data, query, sources, heartbeats, recovery, log)
-    _check_threads(data, threads)
+    on_spark = _is_spark_frame(data)
+    session = None
+    if isinstance(data, ParquetFiles):
+        session = _session(spark)
+        on_spark = session is not None
+    elif spark is not None:
+        raise UnsupportedError(
+            "only Parquet files may be matched on Spark or in process",
+            hint="leave spark out; a DataFrame is matched on Spark, a table in process",
+        )
+    _check_threads(threads, on_spark=on_spark)
     if isinstance(query, QueryGroup):
         return _match_group(data, query, progress, stream, threads)
     checked_query(query)
-    if progress is not False and (isinstance(data, ParquetFiles) or _is_spark_frame(data)):
+    if progress is not False and on_spark:
         raise UnsupportedError(
             "progress is shown in process, not on Spark",
             detail="on Spark nothing runs before the result is used",
@@ -145,10 +168,13 @@ def match(
     if stream is not None:
         return stream.matches()
     if isinstance(data, ParquetFiles):
-        require_spark()
+        if session is None:
+            from outpace.hosts.local.files import match_files as match_files_here
+
+            return match_files_here(data, query, progress=progress, threads=threads)
         from outpace.hosts.spark.files import match_files
 
-        return match_files(data, query)
+        return match_files(session, data, query)
     if _is_spark_frame(data):
         from outpace.hosts.spark.frame import match_frame
 
@@ -228,7 +254,7 @@ def search(
     >>> found.count(), found.table().to_pylist()
     (1, [{'at': 3}])
     """
-    _check_threads(data, threads)
+    _check_threads(threads, on_spark=_is_spark_frame(data))
     stream = _stream(data, query, sources, heartbeats, recovery, log)
     if stream is not None:
         return stream
@@ -374,11 +400,13 @@ def explain(
     if data is None or isinstance(data, pa.Schema):
         return explain_plan(query, data)
     if isinstance(data, ParquetFiles):
-        require_spark()
-        from outpace.hosts.spark.files import active_session, plan_session_files
+        if (session := _session(None)) is None:
+            from outpace.hosts.local.files import plan_files_here
 
-        plan = plan_session_files(active_session(), data, query)
-        return explain_plan(query, plan)
+            return explain_plan(query, plan_files_here(data, query))
+        from outpace.hosts.spark.files import plan_session_files
+
+        return explain_plan(query, plan_session_files(session, data, query))
     if _is_spark_frame(data):
         from outpace.hosts.spark.frame import flagged
         from outpace.hosts.spark.schema import arrow_schema
@@ -469,8 +497,24 @@ def sql(
     )
 
 
-def _check_threads(data: object, threads: int | None) -> None:
-    if threads is not None and (isinstance(data, ParquetFiles) or _is_spark_frame(data)):
+def _session(spark: SparkSession | Literal[False] | None) -> SparkSession | None:
+    """Return the session that files are matched with; None: in process."""
+    if spark is False:
+        return None
+    if spark is not None:
+        if type(spark).__name__ != "SparkSession":
+            raise BindError(
+                f"spark is a session of Spark or False, not {shown(spark)}",
+                hint="leave it out to match where a session is active, and in process else",
+            )
+        return spark
+    # Where Spark has not been loaded no session is active.
+    loaded = sys.modules.get("pyspark.sql")
+    return None if loaded is None else loaded.SparkSession.getActiveSession()
+
+
+def _check_threads(threads: int | None, *, on_spark: bool) -> None:
+    if threads is not None and on_spark:
         raise UnsupportedError(
             "threads match a table in process, not one on Spark",
             hint="leave threads out; the master of the session says how many cores Spark uses",

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -33,7 +34,7 @@ from outpace.engine.operator_spec import OperatorSpec, without_pattern
 from outpace.engine.rows.times import valid_times
 from outpace.engine.split.number import in_order
 from outpace.errors import OutpaceError
-from outpace.files.plan import FileDivision, Unit, split_columns
+from outpace.files.plan import FileDivision, Unit, Way, split_columns
 from outpace.pattern.bind.window_kinds import ByCount, ByTime
 from outpace.plan.crossing import Crossing
 from outpace.plan.division import Cut
@@ -65,6 +66,34 @@ def match_core(plan: Plan[FileDivision], first: int, stop: int) -> Iterator[pa.T
             yield match_table(matcher.task, part.block, part.found)
     for part in matcher.finish(map(read, range(stop, len(plan.division.units)))):
         yield match_table(matcher.task, part.block, part.found)
+
+
+def parts_apart(plan: Plan[FileDivision], most: int) -> list[range]:
+    """Return what tasks do that bring nothing to each other: units, shares of windows, or buckets.
+
+    Parameters
+    ----------
+    plan
+        A plan without a shuffle.
+    most
+        An unkeyed query becomes at most so many tasks: each has to find where its search enters.
+    """
+    division = plan.division
+    units = len(division.units)
+    if division.way is Way.SHARES and plan.windows is None:
+        edges = np.linspace(0, units, min(units, most) + 1).astype(int).tolist()
+        return [range(first, stop) for first, stop in pairwise(edges)]
+    numbers = {Way.SHARES: len(division.shares), Way.PACKED: division.buckets}
+    return [range(number, number + 1) for number in range(numbers.get(division.way, 1))]
+
+
+def match_part(plan: Plan[FileDivision], part: range) -> Iterator[pa.Table]:
+    """Find the matches of a part of rows that need not be packed, see `parts_apart`."""
+    if plan.division.way is Way.IN_ORDER:
+        return match_in_order(plan)
+    if plan.windows is None:
+        return match_core(plan, part.start, part.stop)
+    return map(FileWindows(plan).match_share, part)
 
 
 def read_unit(plan: Plan[FileDivision], number: int) -> pa.Table:

@@ -75,7 +75,8 @@ def parquet(
     """Name Parquet files as the input of `match`.
 
     Spark divides the row groups among its tasks; each task reads its own with PyArrow, only the
-    columns that the query uses, and only matches go to Spark. Nothing is opened yet.
+    columns that the query uses, and only matches go to Spark. Without a session this process reads
+    them, part by part. Nothing is opened yet.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from outpace.engine.match.task import kept_columns, prepare
 from outpace.engine.rows.times import as_integers
 from outpace.errors import UnsupportedError
 from outpace.files.blocks import bucket_count, cut_keys, pack_units, packed_bytes
-from outpace.files.order import GroupOrder, order_groups
+from outpace.files.order import GroupOrder, measure_group, order_groups
 from outpace.files.parquet import FileList, RowGroup
 from outpace.files.prune import may_start, may_use
 from outpace.pattern.bind.disorder import missing_flag
@@ -239,6 +239,32 @@ def plan_files(files: FileList, query: Query, *, shuffles: bool = True) -> Plan[
         buckets=max(division.tasks or 1, bucket_count(files.rows, size)),
     )
     return Plan(plan.runs, crossing, of_files)
+
+
+def plan_apart(listing: FileList, query: Query, *, ordered: bool) -> Plan[FileDivision]:
+    """Plan a query over files for tasks that bring nothing to each other.
+
+    Where an order is declared that no footer tells, that column is read.
+    """
+    plan = plan_files(listing, query, shuffles=False)
+    order = plan.division.order
+    if ordered and order is not None and order.measurable:
+        time = plan.bound.order_by[0]
+        groups = tuple(measure_group(listing, group, time) for group in listing.groups)
+        plan = plan_files(replace(listing, groups=groups), query, shuffles=False)
+    return plan
+
+
+def broken_order(plan: Plan[FileDivision]) -> str | None:
+    """Return where rows are not in the order of the files, and what is done instead."""
+    order = plan.division.order
+    if order is None or order.broken is None:
+        return None
+    instead = plan.division.way.value if order.groups is None else "row groups are taken in order"
+    return (
+        f"the files are not in the declared order: {order.broken.name} comes before the"
+        f" row group ahead of it; {instead}"
+    )
 
 
 def _read_by_tasks(query: Query, schema: pa.Schema) -> tuple[Crossing, tuple[Predicate, ...]]:

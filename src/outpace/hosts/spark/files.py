@@ -21,11 +21,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from outpace.engine.codec.pack import PACKED, unpack
 from outpace.engine.divide.ranges import Ranges, pack_ranges
-from outpace.errors import DataError
 from outpace.files.match import FileWindows, match_core, match_in_order, read_unit
 from outpace.files.order import measure_group
 from outpace.files.parquet import FileList, ParquetFiles, Statistics, list_files
-from outpace.files.plan import FileDivision, Way, for_tasks, packer_of, plan_files
+from outpace.files.plan import FileDivision, Way, broken_order, for_tasks, packer_of, plan_files
 from outpace.hosts.spark.frame import (
     BATCH_ROWS,
     BatchFunction,
@@ -40,7 +39,7 @@ from outpace.plan.plan import Plan
 from outpace.plan.window_task import BATCHES, NUMBERED, WindowTask
 
 
-def match_files(files: ParquetFiles, query: Query) -> DataFrame:
+def match_files(session: SparkSession, files: ParquetFiles, query: Query) -> DataFrame:
     """Find the matches of a query in files; matching waits until the result is used.
 
     Footers are read now, and a sample of keys where a key may have too many rows for a task. Where
@@ -52,7 +51,6 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
     rows. Where one key has too many rows for a task, blocks are cut by time range as well, as those
     of a DataFrame are.
     """
-    session = active_session()
     plan = plan_session_files(session, files, query)
     division, tasks, sent = plan.division, plan.division.tasks, for_tasks(plan)
     one = session.range(0, 1, 1, 1)
@@ -92,28 +90,9 @@ def plan_session_files(
     order = plan.division.order
     if files.ordered and order is not None and order.measurable:
         plan = plan_files(_measured(session, listing, plan.bound.order_by[0]), query)
-        order = plan.division.order
-    if files.ordered and order is not None and order.broken is not None:
-        in_order = order.groups is not None
-        warnings.warn(
-            f"the files are not in the declared order: {order.broken.name} comes before the"
-            " row group ahead of it;"
-            f" {'row groups are taken in order' if in_order else plan.division.way.value}",
-            stacklevel=3,
-        )
+    if files.ordered and (broken := broken_order(plan)):
+        warnings.warn(broken, stacklevel=3)
     return plan
-
-
-def active_session() -> SparkSession:
-    """Return the active Spark session, classic or Connect; none is made here."""
-    session = SparkSession.getActiveSession()
-    if session is None:
-        raise DataError(
-            "files are matched on Spark, and there is no active session",
-            hint="make one with SparkSession.builder.getOrCreate(), or read the files with"
-            " pyarrow.parquet.read_table to match them in process",
-        )
-    return session
 
 
 def rows_frame(session: SparkSession, files: FileList, columns: Sequence[str]) -> DataFrame:

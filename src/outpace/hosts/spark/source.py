@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -29,10 +27,9 @@ from pyspark.sql.types import StructType
 
 from outpace.engine.match.task import prepare
 from outpace.errors import BindError, DataError, OutpaceError, did_you_mean
-from outpace.files.match import FileWindows, match_core, match_in_order
-from outpace.files.order import measure_group
+from outpace.files.match import match_part, parts_apart
 from outpace.files.parquet import ParquetFiles, list_files, parquet
-from outpace.files.plan import FileDivision, Way, for_tasks, packer_of, plan_files
+from outpace.files.plan import FileDivision, Way, for_tasks, packer_of, plan_apart
 from outpace.hosts.spark.frame import BATCH_ROWS
 from outpace.pattern.query import Query
 from outpace.plan.plan import Plan
@@ -63,14 +60,8 @@ class MatchesReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         files, query = read_options(options)
-        listing = list_files(files)
-        plan = plan_files(listing, query, shuffles=False)
+        plan = plan_apart(list_files(files), query, ordered=files.ordered)
         order = plan.division.order
-        if files.ordered and order is not None and order.measurable:
-            time = plan.bound.order_by[0]
-            groups = tuple(measure_group(listing, group, time) for group in listing.groups)
-            plan = plan_files(replace(listing, groups=groups), query, shuffles=False)
-            order = plan.division.order
         if plan.division.way is Way.ROWS:
             assert order is not None
             raise DataError(
@@ -83,13 +74,7 @@ class MatchesReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks."""
-        division = self._plan.division
-        units = len(division.units)
-        if division.way is Way.SHARES and self._plan.windows is None:
-            edges = np.linspace(0, units, min(units, _TASKS_MAX) + 1).astype(int).tolist()
-            return [MatchShare(first, stop) for first, stop in pairwise(edges)]
-        numbers = {Way.SHARES: len(division.shares), Way.PACKED: division.buckets}
-        return [MatchShare(number, number + 1) for number in range(numbers.get(division.way, 1))]
+        return [MatchShare(one.start, one.stop) for one in parts_apart(self._plan, _TASKS_MAX)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the matches of a task."""
@@ -100,14 +85,9 @@ class MatchesReader(DataSourceReader):
             yield from found.cast(wanted).to_batches(BATCH_ROWS)
 
     def _matches(self, share: MatchShare) -> Iterator[pa.Table]:
-        plan = self._plan
-        if plan.division.way is Way.PACKED:
-            return match_bucket(plan, share.first)
-        if plan.division.way is Way.IN_ORDER:
-            return match_in_order(plan)
-        if plan.windows is None:
-            return match_core(plan, share.first, share.stop)
-        return iter([FileWindows(plan).match_share(share.first)])
+        if self._plan.division.way is Way.PACKED:
+            return match_bucket(self._plan, share.first)
+        return match_part(self._plan, range(share.first, share.stop))
 
 
 def match_bucket(plan: Plan[FileDivision], bucket: int) -> Iterator[pa.Table]:

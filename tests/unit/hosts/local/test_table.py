@@ -302,11 +302,6 @@ def test_the_bar_appears_after_a_while_and_goes_away() -> None:
     assert quiet.file.getvalue() == ""  # type: ignore[attr-defined]
 
 
-def test_progress_is_refused_on_spark() -> None:
-    with pytest.raises(op.UnsupportedError, match="progress is shown in process, not on Spark"):
-        op.match(op.parquet("nowhere.parquet"), DIP, progress=True)
-
-
 @pytest.mark.parametrize(
     "run", [op.match, op.search, lambda data, q, **of: op.explain(q, data, **of)]
 )
