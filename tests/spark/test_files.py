@@ -109,6 +109,12 @@ def test_an_address_and_columns_from_folders(spark: SparkSession, tmp_path: Path
     assert sum(rows.column("day").to_pylist()) == 3000
 
 
+def test_files_on_spark_have_no_threads(spark: SparkSession, folder: Path) -> None:
+    query = Query().order_by("ts").pattern("A").measures(n="COUNT(*)")
+    with pytest.raises(op.UnsupportedError, match="threads match a table in process"):
+        op.match(op.parquet(str(folder)), query, threads=2, spark=spark)
+
+
 def test_spark_sorts_what_overlaps(spark: SparkSession, folder: Path) -> None:
     table = events(least_step=1)
     shuffled = table.take(np.random.default_rng(3).permutation(3000))

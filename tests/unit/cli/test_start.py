@@ -115,12 +115,8 @@ def test_a_server_that_is_not_there_is_refused_with_its_address() -> None:
     assert "cannot reach Spark Connect at sc://127.0.0.1:9" in str(caught.value)
 
 
-def test_files_need_spark_and_say_so(tmp_path: Path) -> None:
-    program = (
-        "import outpace as op\n"
-        'op.match(op.parquet("x.parquet"), op.Query().order_by("ts").pattern("A"))\n'
-    )
-    done = without_spark(program, tmp_path)
+def test_what_needs_spark_says_so(tmp_path: Path) -> None:
+    done = without_spark("import outpace as op\nop.spark.session()\n", tmp_path)
     assert "OutpaceError: [error] PySpark is not installed" in done.stderr
     assert 'hint: pip install "outpace[spark]"' in done.stderr
 

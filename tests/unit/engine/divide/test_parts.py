@@ -17,7 +17,7 @@ from outpace.engine.cores import cores
 from outpace.engine.divide import parts
 from outpace.engine.kernels import grouping
 from outpace.engine.match import graph, kernel_search, output
-from outpace.errors import BindError, MatchError, OutpaceError, UnsupportedError
+from outpace.errors import BindError, MatchError, OutpaceError
 from outpace.hosts.local import table as local_table
 from outpace.hosts.local import threads
 from outpace.hosts.local.threads import in_threads, thread_count
@@ -240,9 +240,3 @@ def test_a_wrong_variable_is_named(text, monkeypatch):
     monkeypatch.setenv("OUTPACE_THREADS", text)
     with pytest.raises(BindError, match="OUTPACE_THREADS is a whole number from 1 to 1024"):
         op.match({"ts": [1]}, Query().order_by("ts").pattern("A").measures(n="COUNT(*)"))
-
-
-def test_files_on_spark_have_no_threads(tmp_path):
-    query = Query().order_by("ts").pattern("A").measures(n="COUNT(*)")
-    with pytest.raises(UnsupportedError, match="threads match a table in process"):
-        op.match(op.parquet(str(tmp_path)), query, threads=2)
