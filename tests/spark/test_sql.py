@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from support.statements import DIP, ERRORS, PARITY, answer, public_cases, ticks
+from support.statements import DIP, ERRORS, PARITY, WINDOW, answer, public_cases, ticks
 
 import outpace as op
 
@@ -42,6 +42,23 @@ def test_public_case_on_classic(
         return
     found = op.sql(spark, case["sql"], dialect="trino").toArrow()
     assert answer(found) == answer(op.sql(connection, case["sql"], dialect="trino"))
+
+
+@pytest.mark.parametrize("case", public_cases(WINDOW, sampled=True))
+def test_public_case_of_windows(
+    spark: SparkSession, connection: duckdb.DuckDBPyConnection, case: dict[str, Any]
+) -> None:
+    found = op.sql(spark, case["sql"], dialect="trino").toArrow()
+    assert answer(found) == answer(op.sql(connection, case["sql"], dialect="trino"))
+
+
+def test_a_row_pattern_in_a_window_over_a_stream_is_refused(spark: SparkSession) -> None:
+    spark.readStream.format("rate").load().createOrReplaceTempView("rates")
+    text = """SELECT value, count(*) OVER w FROM rates WINDOW w AS (ORDER BY value
+        ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING PATTERN (A B))"""
+    with pytest.raises(op.UnsupportedError, match="window does not go with a stream"):
+        op.sql(spark, text)
+    spark.catalog.dropTempView("rates")
 
 
 @pytest.mark.parametrize("name", PARITY)

@@ -14,7 +14,10 @@ import pytest
 
 import outpace as op
 
-PUBLIC = Path(__file__).resolve().parents[3] / "shared" / "conformance" / "match_recognize.jsonl"
+PUBLIC = Path(__file__).resolve().parents[3] / "shared" / "conformance"
+#: The files of public cases.
+MATCH_RECOGNIZE = "match_recognize.jsonl"
+WINDOW = "row_pattern_window.jsonl"
 
 DIP = """MATCH_RECOGNIZE (
     PARTITION BY symbol ORDER BY ts
@@ -87,6 +90,19 @@ PARITY = {
     "a column list, a window function and braces": f"""
         SELECT m.s, m.c, '{{x}} {{}}' AS braces, rank() OVER (PARTITION BY m.s ORDER BY m.a) AS r
         FROM ticks {DIP} AS m (s, a, b, c)""",
+    "row patterns in windows": """
+        SELECT t.*, low OVER w, rows OVER w AS n, max(price) OVER w AS high, label OVER v,
+               count(*) OVER w AS c, row_number() OVER w AS number
+        FROM (SELECT symbol, price, ts FROM ticks) t WHERE price > 5
+        WINDOW w AS (PARTITION BY symbol ORDER BY ts
+                MEASURES LAST(D.price) AS low, COUNT(*) AS rows
+                ROWS BETWEEN CURRENT ROW AND 5 FOLLOWING
+                AFTER MATCH SKIP TO NEXT ROW
+                PATTERN (S D+ U) DEFINE D AS price < PREV(price), U AS price > PREV(price)),
+            v AS (PARTITION BY symbol ORDER BY ts DESC MEASURES CLASSIFIER() AS label
+                ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+                AFTER MATCH SKIP TO NEXT ROW SEEK
+                PATTERN (H? L??) DEFINE H AS price > 60, L AS PREV(price) > 70)""",
     "values": """
         SELECT m.low FROM (VALUES (1, 90), (2, 80), (3, 70), (4, 75)) AS t(ts, price)
         MATCH_RECOGNIZE (ORDER BY ts MEASURES LAST(DOWN.price) AS low PATTERN (STRT DOWN+ UP)
@@ -137,12 +153,12 @@ def ticks() -> pa.Table:
     )
 
 
-def public_cases(*, sampled: bool = False) -> list[Any]:
+def public_cases(name: str = MATCH_RECOGNIZE, *, sampled: bool = False) -> list[Any]:
     """The public cases as parameters of a test; one that is skipped where they are missing.
 
     All but a sample are left to the soak tests where asked for.
     """
-    if not PUBLIC.is_file():
+    if not (PUBLIC / name).is_file():
         reason = "the folder ../shared is not here"
         return [pytest.param({}, marks=pytest.mark.skip(reason=reason), id="missing")]
 
@@ -151,7 +167,7 @@ def public_cases(*, sampled: bool = False) -> list[Any]:
 
     return [
         pytest.param(case, id=case["id"], marks=pytest.mark.soak if left_out(number) else [])
-        for number, case in enumerate(read_public_cases())
+        for number, case in enumerate(read_public_cases(name))
     ]
 
 
@@ -160,9 +176,10 @@ def is_sample(number: int) -> bool:
     return number % 6 == 0
 
 
-def read_public_cases() -> Iterator[dict[str, Any]]:
-    if PUBLIC.is_file():
-        yield from map(json.loads, PUBLIC.read_text(encoding="utf-8").splitlines())
+def read_public_cases(name: str = MATCH_RECOGNIZE) -> Iterator[dict[str, Any]]:
+    path = PUBLIC / name
+    if path.is_file():
+        yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
 
 
 def plain(value: object) -> object:

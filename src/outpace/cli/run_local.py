@@ -102,7 +102,7 @@ def check_query(request: Query | SqlText, inputs: Sequence[Input], *, catalog: b
     schemas = {one.name.lower(): one.schema for one in inputs if one.name is not None}
     for step in statement.steps:
         schema = schemas.get(whole_table(step) or "")
-        if schema is not None and not step.lookups and step.joined is None:
+        if schema is not None and not step.lookups and step.is_clause:
             try:
                 _bind(step.query, schema)
             except OutpaceError as error:
@@ -265,7 +265,7 @@ def _outputs(request: Query | SqlText, inputs: Sequence[Input]) -> dict[str, Ite
     return {
         step.table: bind(step.query, schema).output
         for step, schema in steps
-        if schema is not None and not (step.lookups or step.joined or step.query.operator)
+        if schema is not None and step.is_clause and not (step.lookups or step.query.operator)
     }
 
 

@@ -153,11 +153,19 @@ def check_query(request: Request, inputs: Sequence[StreamInput], additions: Addi
         return
     names = {one.name.lower() for one in inputs}
     for step in request.statement().steps:
+        if step.window is not None:
+            raise UnsupportedError(
+                "a row pattern in a window does not go with a stream",
+                span=step.span,
+                text=request.statement().text,
+                where=str(request.path),
+                hint="write MATCH_RECOGNIZE",
+            )
         if step.joined is not None:
             check_joined(step.joined.join)
         else:
             additions.of(step.query)
-        whole = step.joined is None and whole_table(step) in names
+        whole = step.is_clause and whole_table(step) in names
         if additions.disorder is not None and not whole:
             raise BindError(
                 f"--slack and --disorder go with a clause that reads '{source.name}' as it is",

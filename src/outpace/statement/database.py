@@ -20,6 +20,7 @@ from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query
 from outpace.statement.join_step import JoinedTables, filled
 from outpace.statement.split import Lookup, Statement, Step
+from outpace.statement.window_clause import WindowColumns
 
 Output = TypeVar("Output", covariant=True)
 
@@ -36,6 +37,9 @@ class Database(Protocol[Output]):
     def match(self, step: Step, query: Query) -> None:
         """Match a step's input and let what comes after it read the result."""
 
+    def measure(self, step: Step, window: WindowColumns, query: Query) -> None:
+        """Match a window's input and let what comes after it read its rows with their measures."""
+
     def join(self, step: Step, joined: JoinedTables) -> Mapping[str, str]:
         """Join a step's inputs, let what comes after it read the result, and say how."""
 
@@ -51,6 +55,8 @@ def run_statement(statement: Statement, database: Database[Output]) -> Output:
             step = _with_columns(step, columns)
             if step.joined is not None:
                 columns.update(database.join(step, step.joined))
+            elif step.window is not None:
+                database.measure(step, step.window, _answer_subqueries(step, database.ask))
             else:
                 database.match(step, _answer_subqueries(step, database.ask))
         except OutpaceError as error:

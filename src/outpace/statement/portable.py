@@ -75,6 +75,8 @@ def differences(statement: Statement, schemas: Mapping[str, Iterable[pa.Field]])
         return "a subquery of MEASURES or DEFINE"
     if any(step.joined for step in statement.steps):
         return "a join with WITHIN"
+    if any(step.window for step in statement.steps):
+        return "a row pattern in a window"
     texts = [*(step.source for step in statement.steps), statement.outer]
     trees = [tree for tree in map(spark_select, texts) if tree is not None]
     if len(trees) < len(texts):

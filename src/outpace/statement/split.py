@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from outpace.errors import OutpaceError, PatternSyntaxError, Span, UnsupportedError
 from outpace.pattern.expression import Expression, Subquery, walk
+from outpace.pattern.framed import Frames, framed
 from outpace.pattern.join import Join
 from outpace.pattern.notation.dialect import check_dialect
 from outpace.pattern.notation.lexer import SourceText, Token, TokenKind, tokenize
 from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
-from outpace.pattern.query import Query
+from outpace.pattern.query import OrderItem, Query
 from outpace.statement.dialect import translate
 from outpace.statement.join_step import JoinClause, JoinedTables, JoinReader, Reference
 from outpace.statement.place import Fragment, place_in_clause, place_of_name
+from outpace.statement.window_clause import RowWindow, WindowColumns, WindowedSelect, WindowReader
 
 #: How deep parentheses may be nested in a statement.
 MOST_NESTED = 400
@@ -83,6 +85,8 @@ class Step:
         Those subqueries; they may read the tables of earlier steps.
     joined
         Of a JOIN … WITHIN, which is no MATCH_RECOGNIZE: what is joined; `source` is its left side.
+    window
+        Of a window with a pattern: what becomes of the matches, whose table has all rows.
     """
 
     table: str
@@ -91,6 +95,12 @@ class Step:
     span: Span
     lookups: tuple[Lookup, ...] = ()
     joined: JoinedTables | None = None
+    window: WindowColumns | None = None
+
+    @property
+    def is_clause(self) -> bool:
+        """Whether it is a MATCH_RECOGNIZE as it is written."""
+        return self.joined is None and self.window is None
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -124,6 +134,11 @@ class Statement:
             error.span = place_of_name(error, self.text, step.span, self.dialect) or step.span
         elif error.span is None:
             error.span = place_in_clause(error, self.text, step.span, self.dialect)
+        if step.window is not None:
+            # The user wrote neither the columns of rows nor the names of measures.
+            own = re.compile(rf"(?:, | ){re.escape(step.table.rstrip('0123456789'))}\w+")
+            error.where = own.sub("", error.where) if error.where else None
+            error.hint = own.sub("", error.hint) if error.hint else None
         return error.located(self.text, "statement").in_sql()
 
 
@@ -193,7 +208,7 @@ class _TableFactor:
 
 
 #: What becomes a table of its own.
-_StatementPart: TypeAlias = _TableFactor | JoinClause
+_StatementPart: TypeAlias = _TableFactor | JoinClause | WindowedSelect
 
 
 class _StatementSplitter:
@@ -211,11 +226,14 @@ class _StatementSplitter:
         reader = JoinReader(source, tokens, self.partner)
         self.joins = list(reader.read(lambda index: any(index in clause for clause in clauses)))
         self.units = [self._unit(index) for index in keywords]
-        self.parts: list[_StatementPart] = [*self.units, *self.joins]
+        windows = WindowReader(source, tokens, self.partner, prefix)
+        selects = windows.read()
+        self.parts: list[_StatementPart] = [*self.units, *self.joins, *selects]
         self.steps: list[Step] = []
         self.tables: dict[_StatementPart, str] = {}
-        #: What is written in the place of columns of joined tables, by where these begin and end.
-        self.written: dict[tuple[int, int], str] = {}
+        #: What is written in the place of columns of joined tables and of what is read of windows,
+        #: by where these begin and end.
+        self.written = windows.written
         self.references = {join: self._references(join, clauses) for join in self.joins}
 
     def split(self) -> Statement:
@@ -298,7 +316,7 @@ class _StatementSplitter:
         end = self.tokens[stop - 1].end if stop > start else position
         for unit in self._outermost(start, stop):
             parts.append(self._slice(position, self.tokens[unit.start].start))
-            parts.append(self._table(unit))
+            parts.append(self._replacement(unit))
             position = self.tokens[unit.close].end
         parts.append(self._slice(position, end))
         return Fragment.join(parts)
@@ -321,16 +339,97 @@ class _StatementSplitter:
                 start = stop
         return Fragment((*pieces, (self.text[start:end], start)) if end > start else tuple(pieces))
 
+    def _replacement(self, part: _StatementPart) -> str:
+        table = self._table(part)
+        return f"FROM {self._called(table, part)} " if isinstance(part, WindowedSelect) else table
+
+    def _called(self, table: str, select: WindowedSelect) -> str:
+        """Return a table under the name that a SELECT with windows calls its own by."""
+        name = select.alias
+        return table if name is None else f"{table} AS {self.text[name.start : name.end]}"
+
     def _table(self, part: _StatementPart, time: Token | None = None) -> str:
         """Return the name of a unit's table; the first time, add its step.
 
         What reads the result of a join may know its time.
         """
         if part not in self.tables:
-            step = self._step(part) if isinstance(part, _TableFactor) else self._join(part, time)
-            self.steps.append(step)
-            self.tables[part] = step.table
+            match part:
+                case _TableFactor():
+                    self.steps.append(self._step(part))
+                case JoinClause():
+                    self.steps.append(self._join(part, time))
+                case WindowedSelect():
+                    self._add_windows(part)
+            self.tables[part] = self.steps[-1].table
         return self.tables[part]
+
+    def _add_windows(self, select: WindowedSelect) -> None:
+        """Add a step for each window of a SELECT; each reads the rows of the one before it."""
+        factor, condition = self._render(*select.factor), self._render(*select.condition)
+        read = Fragment.join((factor, " ", condition))
+        for window in select.windows:
+            step = self._window(window, select, read)
+            self.steps.append(step)
+            read = Fragment(((self._called(step.table, select), None),))
+
+    def _window(self, window: RowWindow, select: WindowedSelect, read: Fragment) -> Step:
+        """Return the step of a window, whose rows are numbered in the order of its partitions."""
+        table = f"{self.prefix}{len(self.steps) + 1}"
+        row, after = f"{table}_row", f"{table}_after"
+        partitions = [f"{table}_partition_{number + 1}" for number in range(len(window.partitions))]
+        columns: list[str | Fragment] = ["SELECT *, "]
+        for name, place in zip(partitions, window.partitions, strict=True):
+            columns += [self._render(*place), f" AS {name}, "]
+        if window.after is not None:
+            columns += [*self._counted(self._render(*window.after)), f" AS {after}, "]
+        source = Fragment.join((*columns, *self._numbered(window, row), " FROM ", read))
+        frames = Frames(
+            row,
+            after if window.after is not None else None,
+            window.seek,
+            f"{table}_skipped",
+            f"{table}_matched",
+        )
+        try:
+            query = framed(replace(window.clause, outputs=tuple(window.columns.items())), frames)
+        except OutpaceError as error:
+            raise error.located(self.text, "statement").in_sql() from None
+        query = replace(query, partitions=tuple(partitions), order=(OrderItem(row),))
+        helpers = (*partitions, row) if window.after is None else (*partitions, row, after)
+        return Step(
+            table,
+            self._translated(self._scoped(select.start, source)),
+            query,
+            window.span,
+            tuple(self._lookup(node) for node in _subqueries(query)),
+            window=WindowColumns(row, tuple(partitions), tuple(window.columns), helpers),
+        )
+
+    def _counted(self, after: Fragment) -> tuple[str | Fragment, ...]:
+        """Return the text of a number of rows; one that is none is an error of the database."""
+        error = "raise_error" if self.database == "spark" else "error"
+        message = "the end of a frame is a number of rows, 0 at least"
+        return ("CASE WHEN (", after, ") >= 0 THEN ", after, f" ELSE {error}('{message}') END")
+
+    def _numbered(self, window: RowWindow, row: str) -> Iterator[str | Fragment]:
+        """Yield the text that numbers rows.
+
+        Spark may compute rows twice, and rows of one place in the order may change places between:
+        they get the same number, and the host tells them apart.
+        """
+        places = [window.order] if self.database == "spark" else [window.partitions, window.order]
+        order = [self._render(*place) for places_of in places for place in places_of]
+        if self.database != "spark":
+            yield "row_number() OVER ("
+        elif order:
+            yield "rank() OVER ("
+            yield from _listed("PARTITION BY", [self._render(*one) for one in window.partitions])
+        else:
+            yield f"1 AS {row}"
+            return
+        yield from _listed("ORDER BY", order)
+        yield f") AS {row}"
 
     def _join(self, join: JoinClause, time: Token | None) -> Step:
         times = join.times or (time and (time, time))
@@ -586,6 +685,14 @@ class _StatementSplitter:
     ) -> OutpaceError:
         span = self.tokens[index].span
         return kind(message, span=span, text=self.text, where="statement", hint=hint)
+
+
+def _listed(words: str, expressions: list[Fragment]) -> Iterator[str | Fragment]:
+    """Yield the text of some words and expressions with commas between, if there are any."""
+    for number, expression in enumerate(expressions):
+        yield ", " if number else f"{words} "
+        yield expression
+    yield " "
 
 
 def _one_statement(source: SourceText, tokens: list[Token]) -> list[Token]:

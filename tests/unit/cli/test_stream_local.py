@@ -528,6 +528,10 @@ def test_a_join_in_python_that_cannot_run_is_refused(arguments: list[str], said:
     assert said in error
 
 
+WINDOW = """SELECT count(*) OVER w FROM orders WINDOW w AS (ORDER BY ts
+    ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING PATTERN (A))"""
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "said"),
     [
@@ -539,10 +543,11 @@ def test_a_join_in_python_that_cannot_run_is_refused(arguments: list[str], said:
         (JOIN, [*SIDES, "--late-to", "late"], "a statement has no side outputs"),
         (JOIN, [*SIDES[:2], *SIDES[:2]], "two inputs are called 'orders'"),
         (FIRST, SIDES, "a query reads one input, not 2"),
+        (WINDOW, SIDES[:2], "a row pattern in a window does not go with a stream"),
         (JOIN, [], "there is no input"),
     ],
 )
-def test_joins_that_cannot_run_are_refused(text: str, arguments: list[str], said: str) -> None:
+def test_statements_that_cannot_run_are_refused(text: str, arguments: list[str], said: str) -> None:
     write_sides()
     Path("join.sql").write_text(text)
     code, out, error = stream("join.sql", *arguments, "--trigger", "available-now")

@@ -14,6 +14,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,10 +23,11 @@ from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxErro
 from outpace.hosts.local.frames import UNFINISHED_HINT, is_unfinished
 from outpace.hosts.local.table import match
 from outpace.pattern.bind.join import bind_join
-from outpace.pattern.query import Query
+from outpace.pattern.query import Query, RowsPerMatch
 from outpace.statement.database import SUBQUERY_HINT, database_error, run_statement
 from outpace.statement.join_step import JoinedTables
 from outpace.statement.split import Statement, Step, split
+from outpace.statement.window_clause import WindowColumns
 
 
 def sql(connection: duckdb.DuckDBPyConnection, text: str, dialect: str = "outpace") -> pa.Table:
@@ -64,6 +66,23 @@ class _DuckDB:
         found = match(self._fetched(step.source), query, progress=self.progress)
         self.cleanup.callback(_unregister, self.connection, step.table)
         self.connection.register(step.table, found)
+
+    def measure(self, step: Step, window: WindowColumns, query: Query) -> None:
+        # The rows come in the order of their numbers, which begin with 1.
+        source = f"SELECT * FROM ({step.source}) ORDER BY {window.row}"
+        rows = self._fetched(source)
+        found = match(rows, query, progress=self.progress)
+        if query.rows is not RowsPerMatch.ONE:
+            first = pc.equal(found[window.row_of], found[window.row])
+            found = found.filter(pc.fill_null(first, True))
+        place = window.row_of if query.rows is RowsPerMatch.ONE else window.row
+        numbers = np.full(rows.num_rows, -1)
+        numbers[found[place].to_numpy() - 1] = np.arange(found.num_rows)
+        matches = pa.array(numbers, mask=numbers < 0)
+        for name in window.measures:
+            rows = rows.append_column(name, found[name].take(matches))
+        self.cleanup.callback(_unregister, self.connection, step.table)
+        self.connection.register(step.table, rows.drop_columns(list(window.helpers)))
 
     def join(self, step: Step, joined: JoinedTables) -> Mapping[str, str]:
         left, right = self._fetched(step.source), self._fetched(joined.right)

@@ -13,20 +13,27 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxError
+from outpace.errors import (
+    BindError,
+    DataError,
+    OutpaceError,
+    PatternSyntaxError,
+    UnsupportedError,
+)
 from outpace.hosts.spark.frame import match_frame
 from outpace.hosts.spark.join import join_sides
 from outpace.hosts.spark.schema import arrow_schema
 from outpace.pattern.bind.join import bind_join
 from outpace.pattern.notation.dialect import OWN
-from outpace.pattern.query import Query
+from outpace.pattern.query import Query, RowsPerMatch
 from outpace.plan.crossing import quoted
 from outpace.statement.database import SUBQUERY_HINT, database_error, run_statement
 from outpace.statement.join_step import JoinedTables
 from outpace.statement.split import Statement, Step, split, whole_table
+from outpace.statement.window_clause import WindowColumns
 
 #: Finds the matches of a query in a table.
 QueryMatch = Callable[[Query], DataFrame]
@@ -76,6 +83,31 @@ class _Spark:
         except PySparkException as error:
             raise _spark_error(error, self.statement) from error
 
+    def measure(self, step: Step, window: WindowColumns, query: Query) -> None:
+        try:
+            rows = _numbered(self._frame(step.source), window)
+            if rows.isStreaming:
+                message = "a row pattern in a window does not go with a stream"
+                raise UnsupportedError(message, span=step.span, hint="write MATCH_RECOGNIZE")
+            found = match_frame(rows, query)
+        except PySparkException as error:
+            raise _spark_error(error, self.statement) from error
+        place = sf.col(window.row_of)
+        if query.rows is not RowsPerMatch.ONE:
+            place = sf.col(window.row)
+            found = found.where(sf.coalesce(sf.col(window.row_of), place) == place)
+        keys = [f"{name}_of_match" for name in window.partitions]
+        found = found.select(
+            place.alias("number"),
+            *(sf.col(name).alias(key) for name, key in zip(window.partitions, keys, strict=True)),
+            *window.measures,
+        )
+        same = sf.col(window.row) == sf.col("number")
+        for name, key in zip(window.partitions, keys, strict=True):
+            same &= sf.col(name).eqNullSafe(sf.col(key))
+        joined = rows.join(found, same, "left")
+        self.matches[step.table] = joined.drop("number", *keys, *window.helpers)
+
     def join(self, step: Step, joined: JoinedTables) -> Mapping[str, str]:
         try:
             left, right = self._frame(step.source), self._frame(joined.right)
@@ -111,6 +143,21 @@ class _Spark:
         for name in used:
             query = re.sub(rf"\b{name}\b", f"{{{name}}}", query)
         return self.session.sql(query, None, **used)
+
+
+#: Types whose values have no order.
+_UNORDERED = re.compile(r"\b(?:map<|variant\b)|^interval$")
+
+
+def _numbered(rows: DataFrame, window: WindowColumns) -> DataFrame:
+    """Number the rows that have one number so far in an order that all their columns decide."""
+    ordered = [
+        one.name for one in rows.schema if not _UNORDERED.search(one.dataType.simpleString())
+    ]
+    partition = Window.partitionBy(*window.partitions).orderBy(
+        window.row, *(quoted(name) for name in ordered)
+    )
+    return rows.withColumn(window.row, sf.row_number().over(partition).cast("long"))
 
 
 def _reads(query: str, table: str) -> bool:

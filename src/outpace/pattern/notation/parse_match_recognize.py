@@ -278,7 +278,7 @@ class _ClauseReader:
             raise self.cursor.unexpected("PATTERN after INITIAL")
 
     def _seek(self) -> None:
-        hint = "leave it out: matches are searched from every row on"
+        hint = "leave it out: matches are searched from every row on; it stands in windows alone"
         place = self.cursor.previous.span
         raise self.cursor.source.unsupported("SEEK is not supported", place, hint=hint)
 
