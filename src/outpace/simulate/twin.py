@@ -139,20 +139,33 @@ class Twin:
             queue.enqueue(new)
 
     def _run_placement(self, vm: int, placement: Sequence[int]) -> None:
-        """Run vertices as the scheduling says, one slice of time after the other (lines 5–15)."""
+        """Run vertices, and once none has anything to do, let time pass to the next arrival."""
         scenario = self.layout.scenario
         speed = self._phase.capacities[vm] * 1e6
+        begin, end = self.begin, (self.tick + 1) * scenario.tick
+        instructions = speed * scenario.tick
+        while True:
+            begin = self._run_schedule(vm, placement, instructions, begin, speed)
+            if not self.arrivals[vm] or self.arrivals[vm][0][0] >= end:
+                return
+            begin = self.arrivals[vm][0][0]
+            instructions = speed * (end - begin)
+
+    def _run_schedule(
+        self, vm: int, placement: Sequence[int], instructions: float, begin: float, speed: float
+    ) -> float:
+        """Run vertices as the scheduling says, one slice after the other; return the time then."""
+        scenario = self.layout.scenario
         work = _PlacementWork(self, placement)
-        schedule = scenario.scheduling.schedule(work, speed * scenario.tick, scenario.allocation)
-        begin = self.begin
+        schedule = scenario.scheduling.schedule(work, instructions, scenario.allocation)
         while True:
             self._receive(vm, begin)
             work.now = begin
             chosen = next(schedule, None)
             if chosen is None:
-                return
-            position, instructions = chosen
-            begin = self._run_slice(vm, placement[position], instructions, begin, speed)
+                return begin
+            position, given = chosen
+            begin = self._run_slice(vm, placement[position], given, begin, speed)
 
     def _run_slice(
         self, vm: int, vertex: int, instructions: float, begin: float, speed: float

@@ -76,7 +76,6 @@ def _run_tick(
     """Simulate a tick of the machines of a group."""
     if tick == settings.warm_up_ticks:
         forget_warm_up(state, history.histogram, machines, vertices)
-    begin = tick * settings.tick
     for vm in range(machines[0], machines[1]):
         machine = state.machines[vm]
         place = machine.first_producer
@@ -85,7 +84,7 @@ def _run_tick(
             if stores.marks[ROOM]:
                 stores = make_room(state.queues, stores)
         if machine.up and machine.first < machine.end:
-            stores = _run_machine(state, stores, history.histogram, settings, vm, begin, granted)
+            stores = _run_machine(state, stores, history.histogram, settings, vm, tick, granted)
         else:
             drop_arrivals(state, stores, vm, (tick + 1) * settings.tick)
     if (tick + 1) % settings.ticks_per_sample == 0 or tick + 1 == settings.ticks:
@@ -166,14 +165,39 @@ def _run_machine(
     histogram: Floats,
     settings: Settings,
     vm: int,
-    begin: float,
+    tick: int,
     granted: Floats,
 ) -> Stores:
-    """Run vertices as the scheduling says, one slice of time after the other (lines 5 to 15)."""
+    """Run vertices, and once none has anything to do, let time pass to the next arrival."""
     machine = state.machines[vm]
+    begin, end = tick * settings.tick, (tick + 1) * settings.tick
+    instructions = machine.speed * settings.tick
     if machine.inbox >= 0:
         stores = receive(state, stores, vm, begin)
-    instructions = machine.speed * settings.tick
+    while True:
+        begin, stores = _run_schedule(
+            state, stores, histogram, settings, vm, begin, instructions, granted
+        )
+        if machine.inbox < 0 or stores.flights[machine.inbox].time >= end:
+            return stores
+        begin = stores.flights[machine.inbox].time
+        instructions = machine.speed * (end - begin)
+        stores = receive(state, stores, vm, begin)
+
+
+@compiled
+def _run_schedule(
+    state: RunState,
+    stores: Stores,
+    histogram: Floats,
+    settings: Settings,
+    vm: int,
+    begin: float,
+    instructions: float,
+    granted: Floats,
+) -> tuple[float, Stores]:
+    """Run vertices as the scheduling says, one slice after the other (lines 5 to 15)."""
+    machine = state.machines[vm]
     left = instructions
     granted[: machine.end - machine.first] = 1.0
     for _ in range(ROUNDS):
@@ -185,7 +209,7 @@ def _run_machine(
             break
         if not find_ready(state, vm, begin, granted):
             break
-    return stores
+    return begin, stores
 
 
 @compiled
