@@ -137,6 +137,14 @@ class EventSetQueue:
             self._sets.append(event_set)
             self.cardinality += event_set.cardinality
 
+    def drop_after(self, count: float) -> EventSet:
+        """Keep the first `count` events, and return the sum of the others, from front to back."""
+        kept = self.dequeue_sets(count)
+        rest = self.dequeue_all()
+        for event_set in kept:
+            self.enqueue(event_set)
+        return rest
+
     def dequeue(self, count: float) -> EventSet:
         """Return the sum of the first `count` events, from front to back."""
         return add_sets(self.dequeue_sets(count))

@@ -7,6 +7,7 @@ with the number of vertices and edges, and with the phases.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -224,7 +225,8 @@ def _queues(
     queues = zeros(len(numbering.queue_of), QUEUE)
     of_edges, of_producers = numbering.queue_of[:count], numbering.queue_of[count:]
     queues["target"] = numbering.queue_targets
-    queues["limit"][of_edges] = np.array(layout.bounds)[list(layout.targets)]
+    queues["bound"][of_edges] = np.array(layout.bounds)[list(layout.targets)]
+    queues["bound"][of_producers] = math.inf
     queues["selectivity"][of_edges] = [edge.selectivity for edge in layout.edges]
     queues["places"][of_edges] = first_place
     queues["width"][of_edges] = width

@@ -13,13 +13,19 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from outpace.simulate.event_set import EMPTY, EventSet, add_sets, add_totals
+from outpace.simulate.event_set import EMPTY, EventSet, EventSetQueue, add_sets, add_totals
 from outpace.simulate.layout import Layout, lay_out
 from outpace.simulate.metrics import Recording, latency_bins
 from outpace.simulate.model import BatchOperator, Consumer, Producer, WindowedOperator
 from outpace.simulate.phases import Phase, links, new_events, phases
 from outpace.simulate.scenario import Scenario
-from outpace.simulate.vertex_state import BatchState, VertexState, WindowState
+from outpace.simulate.vertex_state import (
+    NOTHING,
+    BatchState,
+    VertexState,
+    WindowState,
+    is_over,
+)
 
 #: How often a run tells how far it is, at most.
 _TOLD: Final = 100
@@ -71,8 +77,8 @@ class Twin:
         self.lost: dict[int, dict[str, float]] = {}
         #: Each consumer's output set since the warm-up.
         self.outputs = dict.fromkeys(self.layout.consumers, EMPTY)
-        #: How many events the source of each edge may still send.
-        self.limits = [self.layout.bounds[target] for target in self.layout.targets]
+        #: How many events of each edge are on their way between machines.
+        self.travelling = [0.0] * len(self.layout.edges)
         self.states = [self._new_state(vertex) for vertex in range(len(self.layout.vertices))]
         #: Sets on their way to each VM: time of arrival, order of sending, edge, set.
         self.arrivals: list[list[tuple[float, int, int, EventSet]]] = [[] for _ in scenario.vms]
@@ -111,7 +117,8 @@ class Twin:
                 self._run_placement(vm, placement)
             else:
                 self._drop_arrivals(vm, (self.tick + 1) * self.layout.scenario.tick)
-        self.recording.vertex_queue[self.sample] = [state.waiting for state in self.states]
+        for vertex, state in enumerate(self.states):
+            self.recording.vertex_queue[self.sample, vertex] = state.waiting + self.kept(vertex)
         self.tick += 1
 
     # Algorithm 4
@@ -187,16 +194,16 @@ class Twin:
         state = self.states[vertex]
         outputs: list[EventSet] = []
         if isinstance(state, BatchState):
-            outputs = self._run_batch(vertex, state, instructions, begin, end)
+            if self.limit(vertex):
+                outputs = self._run_batch(vertex, state, instructions, begin, end)
         elif isinstance(state, WindowState):
-            outputs = state.close(begin)
+            while self.limit(vertex) and state.due(begin):
+                self._send(vertex, state.close(begin), end)
             state.accumulate(self._take(vertex, instructions), end)
         elif isinstance(self.layout.vertices[vertex], Consumer):
             self._consume(vertex, add_sets(self._take(vertex, instructions)).update(end))
         else:
             outputs = [add_sets(self._take(vertex, instructions)).update(end)]
-        for edge, room in zip(self.layout.incoming[vertex], state.rooms(), strict=False):
-            self.limits[edge] = room
         for output in outputs:
             self._send(vertex, output, end)
 
@@ -218,25 +225,46 @@ class Twin:
         return [state.finish().update(end)]
 
     def limit(self, vertex: int) -> float:
-        """Return how many events a vertex may process, given the room of its successors."""
-        if isinstance(self.layout.vertices[vertex], WindowedOperator | BatchOperator):
-            return math.inf
+        """Return how many events a vertex may process, given the room of its successors.
+
+        A window or a batch is sent as a whole: what there is no room for, its operator keeps, and
+        does nothing more until there is.
+        """
         limit = math.inf
         for edge in self.layout.outgoing[vertex]:
-            selectivity = self.layout.edges[edge].selectivity
-            if selectivity and self._phase.running[self.layout.targets[edge]]:
-                limit = min(limit, self.limits[edge] / selectivity)
+            target, selectivity = self.layout.targets[edge], self.layout.edges[edge].selectivity
+            if not selectivity or not self._phase.running[target]:
+                continue
+            bound, sent = self.layout.bounds[target], self.sent(edge)
+            if not isinstance(self.layout.vertices[vertex], WindowedOperator | BatchOperator):
+                limit = min(limit, max(0.0, bound - sent) / selectivity)
+            elif is_over(sent, bound):
+                limit = 0.0
         return limit
+
+    def sent(self, edge: int) -> float:
+        """Return how many events of an edge wait at its end or are on their way there."""
+        return self._queue(edge).cardinality + self.travelling[edge]
+
+    def kept(self, vertex: int) -> float:
+        """Return how many events a vertex has sent that its successors have no room for."""
+        kept = 0.0
+        for edge in self.layout.outgoing[vertex]:
+            bound = self.layout.bounds[self.layout.targets[edge]]
+            if is_over(self._queue(edge).cardinality, bound):
+                kept += self._queue(edge).cardinality - bound
+        return kept
 
     def required(self, vertex: int, now: float) -> float | None:
         """Return the instructions for all that a vertex can process; None for nothing to do."""
         state = self.states[vertex]
+        limit = self.limit(vertex)
         if isinstance(state, BatchState):
-            return state.required(now)
-        possible = state.possible(self.limit(vertex))
+            return state.required(now) if limit else None
+        possible = state.possible(limit)
         if possible:
             return possible * state.cost
-        return 0.0 if isinstance(state, WindowState) and state.due(now) else None
+        return 0.0 if limit and isinstance(state, WindowState) and state.due(now) else None
 
     # Sending and receiving
 
@@ -249,10 +277,9 @@ class Twin:
             if not selected.cardinality or not self._phase.running[target]:
                 self._lose(target, output)
                 continue
-            self.limits[edge] = max(0.0, self.limits[edge] - selected.cardinality)
             source_vm, target_vm = self._phase.homes[vertex], self._phase.homes[target]
             if source_vm == target_vm:
-                self._enqueue(edge, selected)
+                self._queue(edge).enqueue(selected)
             else:
                 self._transfer((source_vm, target_vm), edge, selected, end)
 
@@ -263,6 +290,7 @@ class Twin:
         leaves = max(end, self._link_free.get(machines, 0.0))
         leaves += event_set.cardinality * link.seconds_per_event
         self._link_free[machines] = leaves
+        self.travelling[edge] += event_set.cardinality
         arrival = (leaves + link.latency, self._sent, edge, event_set)
         heapq.heappush(self.arrivals[machines[1]], arrival)
         self._sent += 1
@@ -270,29 +298,31 @@ class Twin:
     def _receive(self, vm: int, now: float) -> None:
         """Enqueue the sets that have arrived by now."""
         while self.arrivals[vm] and self.arrivals[vm][0][0] <= now:
-            _, _, edge, event_set = heapq.heappop(self.arrivals[vm])
-            self._enqueue(edge, event_set)
-
-    def _enqueue(self, edge: int, event_set: EventSet) -> None:
-        target = self.layout.targets[edge]
-        if self._phase.running[target]:
-            position = self.layout.incoming[target].index(edge)
-            self.states[target].queues[position].enqueue(event_set)
-        else:
-            self._drop_sent(edge, event_set)
+            edge, event_set = self._arrived(vm)
+            target = self.layout.targets[edge]
+            if self._phase.running[target]:
+                self._queue(edge).enqueue(event_set)
+            else:
+                self._drop(target, event_set)
 
     def _drop_arrivals(self, vm: int, before: float) -> None:
         """Drop what arrives before a time: the VM is down, or nothing on it runs."""
         while self.arrivals[vm] and self.arrivals[vm][0][0] < before:
-            _, _, edge, event_set = heapq.heappop(self.arrivals[vm])
-            self._drop_sent(edge, event_set)
+            edge, event_set = self._arrived(vm)
+            self._drop(self.layout.targets[edge], event_set)
 
-    def _drop_sent(self, edge: int, event_set: EventSet) -> None:
-        """Drop a set that was sent; it takes no room any more."""
+    def _arrived(self, vm: int) -> tuple[int, EventSet]:
+        """Take the first set that is on its way to a machine, and its edge."""
+        _, _, edge, event_set = heapq.heappop(self.arrivals[vm])
+        self.travelling[edge] -= event_set.cardinality
+        if self.travelling[edge] < NOTHING:
+            self.travelling[edge] = 0.0
+        return edge, event_set
+
+    def _queue(self, edge: int) -> EventSetQueue:
+        """Return the queue that an edge leads into."""
         target = self.layout.targets[edge]
-        room = self.limits[edge] + event_set.cardinality
-        self.limits[edge] = min(self.layout.bounds[target], room)
-        self._drop(target, event_set)
+        return self.states[target].queues[self.layout.incoming[target].index(edge)]
 
     # Changes
 
@@ -305,8 +335,11 @@ class Twin:
         self._phase = phase
         for vertex in sorted(phase.cleared):
             self._drop(vertex, self.states[vertex].clear())
-            for edge in self.layout.incoming[vertex]:
-                self.limits[edge] = self.layout.bounds[vertex]
+            for edge in self.layout.outgoing[vertex]:
+                target = self.layout.targets[edge]
+                if is_over(self._queue(edge).cardinality, self.layout.bounds[target]):
+                    kept = self._queue(edge).drop_after(self.layout.bounds[target])
+                    self._drop(target, kept)
         for vertex in phase.started:
             state = self.states[vertex]
             if isinstance(state, WindowState | BatchState):
@@ -329,7 +362,10 @@ class Twin:
             return WindowState(value, inputs, bound, 0.0)
         if isinstance(value, BatchOperator):
             return BatchState(value, inputs, bound, 0.0)
-        return VertexState(float(value.instructions), max(1, inputs), bound)
+        if isinstance(value, Producer):
+            # What it has no room for it discards, or keeps all the same.
+            return VertexState(float(value.instructions), 1, math.inf)
+        return VertexState(float(value.instructions), inputs, bound)
 
     # Recording
 

@@ -7,7 +7,7 @@ billionth of the input is taken along: otherwise rounding errors would be proces
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from outpace.simulate.event_set import (
@@ -23,6 +23,17 @@ from outpace.simulate.model import BatchOperator, WindowedOperator
 
 #: The part of an event, and of the input, that is not worth a step.
 NOTHING = 1e-9
+
+
+def is_over(events: float, bound: float) -> bool:
+    """Return whether so many events are more than a bound, by more than a rounding error.
+
+    Examples
+    --------
+    >>> is_over(2048.0, 2048.0), is_over(2049.0, 2048.0)
+    (False, True)
+    """
+    return events - bound > NOTHING * bound
 
 
 class VertexState:
@@ -45,15 +56,15 @@ class VertexState:
 
     @property
     def waiting(self) -> float:
-        """The number of events in all queues."""
+        """The number of events in all queues, without what their senders keep."""
         waiting = 0.0
         for queue in self.queues:
-            waiting += queue.cardinality
+            waiting += self.open_events(queue)
         return waiting
 
-    def rooms(self) -> list[float]:
-        """Return how many more events each queue may take: what predecessors are told."""
-        return [max(0.0, self.bound - queue.cardinality) for queue in self.queues]
+    def open_events(self, queue: EventSetQueue) -> float:
+        """Return how many events of a queue are within its bound; the sender keeps the rest."""
+        return self.bound if is_over(queue.cardinality, self.bound) else queue.cardinality
 
     def possible(self, limit: float) -> float:
         """Return how many events could be processed if instructions were free; 0 for nothing.
@@ -68,19 +79,26 @@ class VertexState:
 
     def take(self, instructions: float, limit: float) -> list[EventSet]:
         """Dequeue what can be processed, in proportion from each queue (Algorithm 1)."""
-        waiting = self.waiting
         possible = self.possible(limit)
         if self.cost:
             possible = min(possible, instructions / self.cost)
         if possible <= NOTHING:
             return [EMPTY] * len(self.queues)
-        if waiting - possible <= NOTHING * waiting:
-            return [queue.dequeue_all() for queue in self.queues]
-        return [queue.dequeue(possible * queue.cardinality / waiting) for queue in self.queues]
+        return [add_sets(queue.dequeue_sets(part)) for queue, part in self._parts(possible)]
 
     def clear(self) -> EventSet:
         """Return the sum of all that is held, and hold nothing."""
         return add_sets([queue.dequeue_all() for queue in self.queues])
+
+    def _parts(self, possible: float) -> Iterator[tuple[EventSetQueue, float]]:
+        """Yield how many of the events each queue has a part of, in proportion; inf for all."""
+        waiting = self.waiting
+        everything = waiting - possible <= NOTHING * waiting
+        for queue in self.queues:
+            if not everything:
+                yield queue, possible * self.open_events(queue) / waiting
+            else:
+                yield queue, self.bound if is_over(queue.cardinality, self.bound) else math.inf
 
 
 class WindowState(VertexState):
@@ -110,16 +128,13 @@ class WindowState(VertexState):
         following = self._origin + (self._periods + 1) * self._vertex.period
         return begin >= following - SAME_TIME
 
-    def close(self, begin: float) -> list[EventSet]:
-        """Return the outputs of the windows that have ended (Algorithm 2, lines 2–8)."""
-        outputs = []
-        while self.due(begin):
-            self._periods += 1
-            if self._periods >= len(self._slots):
-                outputs.append(self._output(begin))
-            self._index = (self._index + 1) % len(self._slots)
-            self._slots[self._index] = [EMPTY] * len(self.queues)
-        return outputs
+    def close(self, begin: float) -> EventSet:
+        """End an advance period; return the output of the window (Algorithm 2, lines 2–8)."""
+        self._periods += 1
+        output = self._output(begin) if self._periods >= len(self._slots) else EMPTY
+        self._index = (self._index + 1) % len(self._slots)
+        self._slots[self._index] = [EMPTY] * len(self.queues)
+        return output
 
     def accumulate(self, taken: Sequence[EventSet], end: float) -> None:
         """Add what was taken from each queue to the current slot (Algorithm 2, lines 9–18)."""
@@ -188,8 +203,8 @@ class BatchState(VertexState):
             passed = (now - self._origin + SAME_TIME) / self._vertex.interval
             self._intervals = math.floor(passed) + 1
         self._owed = self._cost_of(self._next_events)
-        shares = zip(self.queues, self._shares(), strict=True)
-        taken = [part for queue, share in shares for part in queue.dequeue_sets(share)]
+        parts = self._parts(self._next_events)
+        taken = [taken for queue, part in parts for taken in queue.dequeue_sets(part)]
         self.batch = replace(add_sets(taken), spread=spread_of(taken))
         return self.batch
 
@@ -214,12 +229,6 @@ class BatchState(VertexState):
     @property
     def _next_events(self) -> float:
         return min(self.possible(math.inf), float(self._vertex.events_max))
-
-    def _shares(self) -> list[float]:
-        waiting, taken = self.waiting, self._next_events
-        if waiting - taken <= NOTHING * waiting:
-            return [math.inf] * len(self.queues)
-        return [taken * queue.cardinality / waiting for queue in self.queues]
 
     def _cost_of(self, events: float) -> float:
         return self.setup + events * self._vertex.instructions

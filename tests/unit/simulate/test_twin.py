@@ -15,6 +15,7 @@ from support.simulated import chain, scenarios
 from outpace.simulate import (
     VM,
     Bandwidth,
+    BatchOperator,
     ConstantDelay,
     ConstantOutput,
     Consumer,
@@ -340,7 +341,7 @@ def test_the_events_of_one_tick_are_not_too_many_for_a_producer() -> None:
     assert result.throughput("out") == pytest.approx(900)
 
 
-def test_a_window_sends_more_than_a_queue_has_room_for() -> None:
+def test_a_window_keeps_what_a_queue_has_no_room_for_and_does_nothing_meanwhile() -> None:
     window = WindowedOperator("w", window=5, combination=ConstantOutput(100))
     query = chain(
         Producer("in", Uniform(10)),
@@ -349,7 +350,45 @@ def test_a_window_sends_more_than_a_queue_has_room_for() -> None:
         Consumer("out"),
     )
     twin = steps(Scenario((query,), WORKER, 60, tick=1), 6)
-    assert waiting(twin, "slow") == pytest.approx(80)
+    # Of the hundred, twenty are done in a second.
+    assert (waiting(twin, "slow"), twin.kept(1), waiting(twin, "w")) == pytest.approx((10, 70, 10))
+    for _ in range(3):
+        twin.step()
+    assert (waiting(twin, "slow"), twin.kept(1), waiting(twin, "w")) == pytest.approx((10, 10, 40))
+    twin.step()
+    assert (waiting(twin, "slow"), twin.kept(1), waiting(twin, "w")) == pytest.approx((0, 0, 0))
+
+
+def test_a_batch_keeps_what_a_queue_has_no_room_for_and_the_next_one_waits() -> None:
+    query = chain(
+        Producer("in", Uniform(100)),
+        BatchOperator("batch", interval=1.0, events_max=100),
+        OperatorModel("slow", 20_000, queue=40),
+        Consumer("out"),
+    )
+    twin = Twin(Scenario((query,), WORKER, 20, tick=1))
+    while twin.tick < 20:
+        twin.step()
+        assert waiting(twin, "slow") <= 40
+        assert twin.kept(1) <= 100
+    # Fifty a second are done, so the operator that sends batches is behind by all the others.
+    assert waiting(twin, "batch") > 500
+    assert twin.outputs[3].cardinality == pytest.approx(50 * 19, rel=0.03)
+
+
+def test_what_a_failed_machine_kept_is_lost() -> None:
+    window = WindowedOperator("w", window=5, combination=ConstantOutput(100))
+    query = chain(Producer("in", Uniform(10)), window, OperatorModel("slow", 50_000, queue=10),
+                  Consumer("out"))  # fmt: skip
+    machines = (VM("one", 1), VM("two", 1))
+    placement = {"in": "one", "w": "one", "slow": "two", "out": "two"}
+    scenario = Scenario((query,), machines, 20, placement, tick=1, changes=(FailVM(6, "one"),))
+    twin = steps(scenario, 6)
+    assert (twin.kept(1), waiting(twin, "slow")) == pytest.approx((70, 10))
+    twin.step()
+    assert (twin.kept(1), waiting(twin, "slow")) == pytest.approx((0, 0))
+    assert twin.recording.dropped.tolist() == pytest.approx([10, 10, 70, 0])
+    assert twin.outputs[3].cardinality == pytest.approx(30)
 
 
 def two_machines(**arguments: Any) -> Scenario:

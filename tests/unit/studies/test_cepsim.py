@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from outpace.studies.cepsim import (
     strategies,
     ticks,
 )
-from outpace.studies.cepsim_queries import average_query, convert_query
+from outpace.studies.cepsim_queries import QUEUE, average_query, convert_query
 from outpace.studies.page import page_of
 from outpace.studies.report import Figure, PlotKind, Row
 
@@ -41,7 +42,7 @@ def test_q1_comes_to_the_papers_highest_throughput() -> None:
     rows = list(
         cepsim_validation.by_rate(
             average_query,
-            (100, 20_000, 22_500),
+            (100, 20_000, 22_500, 25_000),
             SECONDS,
             figures.Q1_LATENCY,
             figures.Q1_THROUGHPUT,
@@ -49,10 +50,12 @@ def test_q1_comes_to_the_papers_highest_throughput() -> None:
     )
     found = values(rows)
     assert found["11b", "20,000 events/s"] == pytest.approx(20_000, rel=0.01)
-    assert found["11b", "the highest of all"] == pytest.approx(21_000, rel=0.08)
+    assert found["11b", "the highest of all"] == pytest.approx(21_000, rel=0.03)
+    assert found["11b", "22,500 events/s"] < 21_500
+    assert found["11b", "25,000 events/s"] < found["11b", "22,500 events/s"]
     assert found["11a", "100 events/s"] < found["11a", "20,000 events/s"]
     said = [row.paper for row in rows if row.figure == "11b"]
-    assert said == ["almost no error", "almost no error", "drops", 21_000.0]
+    assert said == ["almost no error", "almost no error", "drops", None, 21_000.0]
 
 
 def test_q2_spans_orders_of_magnitude_up_to_the_papers_highest_throughput() -> None:
@@ -67,9 +70,21 @@ def test_q2_spans_orders_of_magnitude_up_to_the_papers_highest_throughput() -> N
     assert found["12a", "22,500 events/s"] > 1000 * found["12a", "10 events/s"]
 
 
-def test_two_vms_carry_more_than_one() -> None:
-    found = values(list(cepsim_validation.networked((27_500,), SECONDS)))
-    assert found["13b", "27,500 events/s"] == pytest.approx(27_500, rel=0.01)
+def test_two_vms_come_to_what_the_queues_let_through_and_the_latency_levels_off() -> None:
+    found = values(list(cepsim_validation.networked((20_000, 22_500, 27_500), SECONDS)))
+    assert found["13b", "20,000 events/s"] == pytest.approx(20_000, rel=0.01)
+    for rate in ("22,500", "27,500"):
+        assert found["13b", f"{rate} events/s"] == pytest.approx(21_500, rel=0.04)
+    levels = [found["13a", f"{rate} events/s"] for rate in ("22,500", "27,500")]
+    assert levels[1] == pytest.approx(levels[0], rel=0.02)
+
+
+def test_no_queue_of_q1_is_longer_than_its_bound_in_overload() -> None:
+    scenario = replace(cepsim_validation.on_one_vm([average_query(2500)], SECONDS), sample=1.0)
+    # A tick brings 2500 to the producer; the window keeps at most all of its results.
+    most = {"spout": 2500, "average": QUEUE + 2500}
+    for row in simulate(scenario).vertices().to_pylist():
+        assert row["queue_max"] <= most.get(row["vertex"], QUEUE) * (1 + 1e-9)
 
 
 def test_all_placements_come_to_the_papers_throughput() -> None:

@@ -22,6 +22,7 @@ from outpace.simulate.kernels.records import (
     Stores,
 )
 from outpace.simulate.kernels.rings import enqueue, make_room
+from outpace.simulate.vertex_state import NOTHING
 
 
 @compiled_without_arrays
@@ -39,6 +40,7 @@ def transfer(
     link = state.links[queue.link]
     leaves = max(now, link.free) + header[0] * link.seconds_per_event
     link.free = leaves
+    queue.travelling = queue.travelling + header[0]
     chosen = marks[FREE_FLIGHT]
     flight = flights[chosen]
     marks[FREE_FLIGHT] = flight.right
@@ -62,13 +64,14 @@ def receive(state: RunState, stores: Stores, vm: int, now: float) -> Stores:
         number = _pop(stores.flights, machine)
         flight = stores.flights[number]
         queue = queues[flight.queue]
+        _land(queue, flight.cardinality)
         if queue.runs:
             header = (flight.cardinality, flight.timestamp, flight.latency)
             at = enqueue(queue, flight.queue, state.holds, stores.sets, stores.marks, header)
             for position in range(queue.width):
                 stores.sets[at + position] = stores.flight_totals[number, position]
         else:
-            _drop_sent(vertices, queue, flight.cardinality)
+            drop(vertices[queue.target], flight.cardinality)
         _release(stores.flights, stores.marks, number)
         if stores.marks[ROOM]:
             stores = make_room(queues, stores)
@@ -82,7 +85,9 @@ def drop_arrivals(state: RunState, stores: Stores, vm: int, before: float) -> No
     flights, marks = stores.flights, stores.marks
     while machine.inbox >= 0 and flights[machine.inbox].time < before:
         number = _pop(flights, machine)
-        _drop_sent(vertices, queues[flights[number].queue], flights[number].cardinality)
+        queue = queues[flights[number].queue]
+        _land(queue, flights[number].cardinality)
+        drop(vertices[queue.target], flights[number].cardinality)
         _release(flights, marks, number)
 
 
@@ -110,11 +115,10 @@ def drop(vertex: Any, events: float) -> None:
 
 
 @inlined
-def _drop_sent(vertices: Records, queue: Any, events: float) -> None:
-    """Drop a set that was sent; it takes no room any more."""
-    target = vertices[queue.target]
-    queue.limit = min(target.bound, queue.limit + events)
-    drop(target, events)
+def _land(queue: Any, events: float) -> None:
+    """Have so many events less on their way."""
+    left = queue.travelling - events
+    queue.travelling = left if left >= NOTHING else 0.0
 
 
 @inlined

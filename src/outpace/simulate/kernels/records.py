@@ -84,14 +84,16 @@ VERTEX = _record(
     ("number", "i8"),
 )
 
-#: `limit` is how many events the source may still send, `base` where the ring begins, `mask` its
-#: length less one, `link` the way that sets take (negative inside of a machine), `places` where
-#: the set's totals are among those of the target.
+#: `bound` is how many events are open to the target, `travelling` how many are on their way to it
+#: from another machine, `base` where the ring begins, `mask` its length less one, `link` the way
+#: that sets take (negative inside of a machine), `places` where the set's totals are among those of
+#: the target.
 QUEUE = np.dtype(
     [
         ("selectivity", "f8"),
-        ("limit", "f8"),
+        ("bound", "f8"),
         ("cardinality", "f8"),
+        ("travelling", "f8"),
         ("base", "i8"),
         ("head", "i4"),
         ("count", "i4"),

@@ -106,6 +106,31 @@ def take_from(
     return cardinality, timestamp, latency
 
 
+@compiled_without_arrays
+def drop_after(queue: Any, sets: Floats, count: float) -> float:
+    """Keep the first so many events of a queue, and return how many the others were."""
+    size = HEADER + queue.width
+    kept = 0
+    cardinality = dropped = 0.0
+    for number in range(queue.count):
+        at = queue.base + ((queue.head + number) & queue.mask) * size
+        events = sets[at]
+        if count <= 0.0:
+            dropped += events
+            continue
+        kept += 1
+        if events > count:
+            part = count / events
+            dropped = events - count
+            events = sets[at] = count
+            for position in range(HEADER, size):
+                sets[at + position] = part * sets[at + position]
+        count -= events
+        cardinality += events
+    queue.count, queue.cardinality = kept, cardinality
+    return dropped
+
+
 @inlined
 def take_front(
     queue: Any, sets: Floats, count: float, everything: bool, totals: int

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from outpace.compiler.kernel import compiled_without_arrays
 from outpace.simulate.kernels.records import Floats, History, RunState
-from outpace.simulate.kernels.steps import CONSUMER, is_due, possible_events
+from outpace.simulate.kernels.steps import (
+    CONSUMER,
+    is_due,
+    open_events,
+    room_limit,
+    waiting_events,
+)
+from outpace.simulate.vertex_state import NOTHING
 
 
 @compiled_without_arrays
@@ -38,8 +45,9 @@ def find_ready(state: RunState, vm: int, begin: float, granted: Floats) -> bool:
         if not holds[number]:
             continue
         vertex = vertices[number]
-        _, possible = possible_events(queues, outs, vertex)
-        if possible or is_due(windows, vertex, begin):
+        limit = room_limit(queues, outs, vertex)
+        possible = min(waiting_events(queues, vertex), limit)
+        if possible > NOTHING or (limit > 0.0 and is_due(windows, vertex, begin)):
             granted[place] = 1.0
             found = True
     return found
@@ -82,7 +90,13 @@ def write_history(
         at = vertex.number
         waiting = 0.0
         for queue in range(vertex.first_queue, vertex.end_queue):
-            waiting += state.queues[queue].cardinality
+            waiting += open_events(state.queues[queue])
+        kept = 0.0
+        for place in range(vertex.first_out, vertex.end_out):
+            out = state.queues[state.outs[place]]
+            if open_events(out) < out.cardinality:
+                kept += out.cardinality - out.bound
+        waiting += kept
         # What is 0 is there already, and pages that are never written take no memory.
         if waiting:
             history.vertex_queue[sample, at] = waiting

@@ -32,18 +32,37 @@ _LOG_GROWTH = math.log(BIN_GROWTH)
 
 
 @inlined
-def possible_events(queues: Records, outs: Integers, vertex: Any) -> tuple[float, float]:
-    """Return how many events wait, and how many of them could be processed; 0 for nothing."""
-    waiting = queues[vertex.first_queue].cardinality
+def open_events(queue: Any) -> float:
+    """Return how many events of a queue are within its bound; the sender keeps the rest."""
+    events = queue.cardinality
+    # Without a bound there is nothing to compute.
+    if events > queue.bound and events - queue.bound > NOTHING * queue.bound:
+        events = queue.bound
+    return events
+
+
+@inlined
+def waiting_events(queues: Records, vertex: Any) -> float:
+    """Return how many events wait before a vertex."""
+    waiting = open_events(queues[vertex.first_queue])
     for number in range(vertex.first_queue + 1, vertex.end_queue):
-        waiting += queues[number].cardinality
-    possible = waiting
-    if possible > NOTHING and vertex.kind != WINDOWED:
-        for place in range(vertex.first_out, vertex.end_out):
-            queue = queues[outs[place]]
-            if queue.limit < math.inf and queue.selectivity and queue.runs:
-                possible = min(possible, queue.limit / queue.selectivity)
-    return waiting, possible if possible > NOTHING else 0.0
+        waiting += open_events(queues[number])
+    return waiting
+
+
+@inlined
+def room_limit(queues: Records, outs: Integers, vertex: Any) -> float:
+    """Return how many events a vertex may process, given the room of its successors."""
+    limit = math.inf
+    for place in range(vertex.first_out, vertex.end_out):
+        queue = queues[outs[place]]
+        if queue.bound < math.inf and queue.selectivity and queue.runs:
+            room = queue.bound - (queue.cardinality + queue.travelling)
+            if vertex.kind != WINDOWED:
+                limit = min(limit, max(0.0, room) / queue.selectivity)
+            elif -room > NOTHING * queue.bound:
+                limit = 0.0
+    return limit
 
 
 @inlined
@@ -92,8 +111,10 @@ def run_vertices(
             continue
         vertex = vertices[number]
         given = granted[place]
-        waiting, possible = possible_events(queues, outs, vertex)
-        due = is_due(windows, vertex, begin)
+        waiting = waiting_events(queues, vertex)
+        limit = room_limit(queues, outs, vertex)
+        possible = min(waiting, limit) if min(waiting, limit) > NOTHING else 0.0
+        due = limit > 0.0 and is_due(windows, vertex, begin)
         # A window may become due before the round ends.
         done = done and waiting - possible <= 0.0 and vertex.kind != WINDOWED
         needed = possible * vertex.cost
@@ -111,6 +132,11 @@ def run_vertices(
             possible = min(possible, given / vertex.cost)
         if possible > NOTHING:
             everything = waiting - possible <= NOTHING * waiting
+            if everything and is_kept_from(queues, vertex):
+                # More is open to it once this has been taken.
+                done = False
+            elif everything and vertex.kind != WINDOWED:
+                holds[number] = 0
             if vertex.kind == WINDOWED:
                 events = _accumulate(
                     state,
@@ -122,10 +148,12 @@ def run_vertices(
                     end,
                 )
             else:
-                if everything:
-                    holds[number] = 0
                 queue = queues[vertex.first_queue]
-                if everything and queue.count == 1 and vertex.end_queue - vertex.first_queue == 1:
+                if (
+                    not holds[number]
+                    and queue.count == 1
+                    and vertex.end_queue - vertex.first_queue == 1
+                ):
                     at = queue.base + queue.head * (HEADER + queue.width)
                     events = sets[at]
                     latency = sets[at + 2] + (end - sets[at + 1])
@@ -156,15 +184,30 @@ def run_vertices(
             used = events * vertex.cost
             machine.used = machine.used + used
             machine.sample_used = machine.sample_used + used
-        for position in range(vertex.first_queue, vertex.end_queue):
-            room = vertex.bound - queues[position].cardinality
-            queues[position].limit = room if room > 0.0 else 0.0
         begin = end
         left -= given
         place += 1
         if alone or marks[ROOM]:
             break
     return place, begin, left, done
+
+
+@inlined
+def is_kept_from(queues: Records, vertex: Any) -> bool:
+    """Return whether a sender keeps events that there is no room for before a vertex."""
+    kept = False
+    for number in range(vertex.first_queue, vertex.end_queue):
+        queue = queues[number]
+        kept = kept or open_events(queue) < queue.cardinality
+    return kept
+
+
+@inlined
+def part_of(queue: Any, possible: float, waiting: float, everything: bool) -> tuple[float, bool]:
+    """Return how many events of a queue are taken, and whether these are all that it has."""
+    within = open_events(queue)
+    wanted = within if everything else possible * within / waiting
+    return wanted, everything and within == queue.cardinality
 
 
 @inlined
@@ -175,9 +218,8 @@ def send(
     header: tuple[float, float, float],
     totals: int,
     now: float,
-) -> int:
-    """Send a set to all successors, as their edges let it through; return to how many."""
-    sent = 0
+) -> None:
+    """Send a set to all successors, as their edges let it through."""
     queues, outs, sets, marks = state.queues, state.outs, stores.sets, stores.marks
     for place in range(vertex.first_out, vertex.end_out):
         number = outs[place]
@@ -185,17 +227,13 @@ def send(
         selected = header[0] * queue.selectivity
         if not selected or not queue.runs:
             continue
-        room = queue.limit - selected
-        queue.limit = room if room > 0.0 else 0.0
         chosen = (selected, header[1], header[2])
-        sent += 1
         if queue.link < 0:
             at = enqueue(queue, number, state.holds, sets, marks, chosen)
             for position in range(queue.width):
                 sets[at + position] = sets[totals + position]
         else:
             transfer(state, stores, number, chosen, totals, now)
-    return sent
 
 
 @inlined
@@ -255,8 +293,8 @@ def _take(
         sets[position] = 0.0
     for number in range(vertex.first_queue, vertex.end_queue):
         queue = queues[number]
-        wanted = possible * queue.cardinality / waiting
-        taken, its_timestamp, its_latency = take_from(queue, sets, wanted, everything, width)
+        wanted, all_of_it = part_of(queue, possible, waiting, everything)
+        taken, its_timestamp, its_latency = take_from(queue, sets, wanted, all_of_it, width)
         if not taken:
             continue
         for position in range(queue.width):
@@ -287,8 +325,8 @@ def _accumulate(
     events = 0.0
     for place in range(inputs):
         queue = queues[vertex.first_queue + place]
-        wanted = possible * queue.cardinality / waiting
-        taken, timestamp, latency = take_from(queue, sets, wanted, everything, 0)
+        wanted, all_of_it = part_of(queue, possible, waiting, everything)
+        taken, timestamp, latency = take_from(queue, sets, wanted, all_of_it, 0)
         if not taken:
             continue
         events += taken
@@ -313,7 +351,7 @@ def close_windows(state: RunState, stores: Stores, vertex: Any, begin: float, en
     """Send the outputs of the windows that have ended (Algorithm 2, lines 2 to 8)."""
     windows, slots, uncounted = state.windows, state.slots, state.uncounted
     inputs = vertex.end_queue - vertex.first_queue
-    while is_due(windows, vertex, begin):
+    while room_limit(state.queues, state.outs, vertex) > 0.0 and is_due(windows, vertex, begin):
         window = windows[vertex.detail]
         window.periods = window.periods + 1
         if window.periods >= window.slots:

@@ -1,8 +1,7 @@
 """The ticks of a run, machine by machine: Algorithm 4 of the CEPSim paper (section 5.4).
 
 Machines between which nothing is sent do not depend on each other, so each group of machines that
-do runs through all ticks by itself, while its records are in the processor's cache. A tick of a
-machine alone that is known from an earlier one, but for the times, is replayed.
+do runs through all ticks by itself, while its records are in the processor's cache.
 """
 
 from __future__ import annotations
@@ -20,12 +19,18 @@ from outpace.simulate.kernels.records import (
     Settings,
     Stores,
 )
-from outpace.simulate.kernels.replay import replay_ticks
-from outpace.simulate.kernels.rings import enqueue, make_room, take_from
+from outpace.simulate.kernels.rings import drop_after, enqueue, make_room, take_from
 from outpace.simulate.kernels.rounds import allocate, find_ready, forget_warm_up, write_history
-from outpace.simulate.kernels.steps import WINDOWED, close_windows, possible_events, run_vertices
-from outpace.simulate.kernels.traces import is_idle, is_worth_tracing, make_traces, trace_tick
+from outpace.simulate.kernels.steps import (
+    WINDOWED,
+    close_windows,
+    open_events,
+    room_limit,
+    run_vertices,
+    waiting_events,
+)
 from outpace.simulate.strategies import LEFTOVER, ROUNDS
+from outpace.simulate.vertex_state import NOTHING
 
 
 @compiled
@@ -41,24 +46,8 @@ def run_group(
     """Simulate the machines of a group from one tick to another."""
     stores = make_room(state.queues, stores)
     granted = np.zeros(vertices[1] - vertices[0])
-    alone = machines[1] - machines[0] == 1
-    traces = make_traces(state, machines[0], alone)
-    idle = alone and is_idle(state, machines[0])
-    tick = ticks[0]
-    while tick < ticks[1]:
-        if idle:
-            behind = replay_ticks(
-                state, history, settings, traces, machines, vertices, (tick, ticks[1])
-            )
-            if behind > tick:
-                tick = behind
-                continue
+    for tick in range(ticks[0], ticks[1]):
         stores = _run_tick(state, stores, history, settings, machines, vertices, tick, granted)
-        if alone:
-            was_idle, idle = idle, is_idle(state, machines[0])
-            if was_idle and idle and is_worth_tracing(state, traces, tick, ticks[1]):
-                trace_tick(state, stores, settings, traces, machines[0], tick, granted)
-        tick += 1
     return stores
 
 
@@ -237,8 +226,10 @@ def _run_round(
         elif place < machine.end - machine.first:
             vertex = state.vertices[state.placement[machine.first + place]]
             if dynamic:
-                _, possible = possible_events(state.queues, state.outs, vertex)
-                granted[place] = min(granted[place], possible * vertex.cost)
+                limit = room_limit(state.queues, state.outs, vertex)
+                possible = min(waiting_events(state.queues, vertex), limit)
+                needed = possible * vertex.cost if possible > NOTHING else 0.0
+                granted[place] = min(granted[place], needed)
             left -= granted[place]
             end = begin + granted[place] / machine.speed
             stores = _run_slice(state, stores, histogram, granted, vm, place, begin, end)
@@ -290,11 +281,15 @@ def _clear(state: RunState, sets: Floats, number: int) -> None:
         queue = state.queues[place]
         events, _, _ = take_from(queue, sets, 0.0, True, 0)
         waiting += events
-        queue.limit = vertex.bound
     if vertex.kind == WINDOWED:
         waiting = state.windows[vertex.detail].uncounted_events + waiting
         _empty_window(state, number)
     drop(vertex, waiting)
+    for place in range(vertex.first_out, vertex.end_out):
+        queue = state.queues[state.outs[place]]
+        within = open_events(queue)
+        if within < queue.cardinality:
+            drop(state.vertices[queue.target], drop_after(queue, sets, within))
 
 
 @compiled_without_arrays
