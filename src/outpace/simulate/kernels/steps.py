@@ -34,7 +34,7 @@ _LOG_GROWTH = math.log(BIN_GROWTH)
 @inlined
 def open_events(queue: Any) -> float:
     """Return how many events of a queue are within its bound; the sender keeps the rest."""
-    events = queue.cardinality
+    events: float = queue.cardinality
     # Without a bound there is nothing to compute.
     if events > queue.bound and events - queue.bound > NOTHING * queue.bound:
         events = queue.bound
