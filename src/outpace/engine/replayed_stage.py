@@ -39,6 +39,9 @@ Packed: TypeAlias = tuple[Cell, pa.Table]
 #: The column with the numbers of events that an instance needs.
 _NUMBER: Final = pa.field("__outpace_number", pa.int64())
 
+#: So many intervals are skipped by who reads the log again: the events of shorter ones take less
+#: time to be matched once more than their numbers take room in each savepoint.
+_SKIPPED: Final = 32
 #: So many events are compared with what the log gives when it is read again.
 _COMPARED: Final = 100
 
@@ -114,7 +117,7 @@ class ReplayedStage(WholeStage):
             self._events = [events.take(pa.array(np.searchsorted(numbers, needed)))]
         else:
             self._events = []
-        self._savepoint = savepoint.keeping(needed)
+        self._savepoint = savepoint.keeping(needed, _SKIPPED)
 
     def state(self) -> State:
         """Return the savepoint, and where in the log the events lie that it needs."""

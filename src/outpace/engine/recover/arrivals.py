@@ -4,8 +4,8 @@ They are retained by the numbers that they arrived with. Windows and matches kno
 places in the order, and ids tell which event is in which place. An order is saved without the
 events that wait in it: of these the ids are enough, as long as the events are retained.
 
-Memory: two integers for each event that is needed, or that came since the last savepoint, and two
-more once it has its place.
+Memory: two integers for each event that is needed, or that came since the last savepoint, and three
+for each run of places (`place_runs`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
+from outpace.engine.event import EVENT_ID
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.place_runs import PlaceRuns
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State, integers, require
+from outpace.engine.state import State, require
 from outpace.pattern.notation.print_query import print_identity
-
-#: What an id has of the number in its source.
-_NUMBER: Final = (1 << SEQUENCE_BITS) - 1
 
 
 class ArrivedEvents(Stateful):
@@ -44,12 +41,12 @@ class ArrivedEvents(Stateful):
     --------
     >>> arrived = ArrivedEvents()
     >>> arrived.take(np.array([70, 80, 90]))
-    >>> arrived.place(np.array([0, 1]), np.array([80, 70]))
-    >>> arrived.keep(np.array([80])).tolist(), arrived.numbers.tolist()
+    >>> arrived.places.take(np.array([0, 1]), np.array([80, 70]))
+    >>> arrived.keep(arrived.places.keep(np.array([0]))).tolist(), arrived.numbers.tolist()
     ([[0, 0], [2, 2]], [1])
     """
 
-    CHANGED = ("_added", "_placed")
+    CHANGED = ("_added", "places")
 
     def __init__(
         self, came: int = 0, numbers: Integers | None = None, ids: Integers | None = None
@@ -59,8 +56,8 @@ class ArrivedEvents(Stateful):
         self._numbers = none if numbers is None else numbers
         self._ids = none if ids is None else ids
         self._added: list[Integers] = []
-        #: The places of events in the order, which rise, and their ids.
-        self._placed: list[tuple[Integers, Integers]] = []
+        #: The places of events in the order.
+        self.places = PlaceRuns()
 
     @property
     def numbers(self) -> Integers:
@@ -76,20 +73,6 @@ class ArrivedEvents(Stateful):
         """Take the ids of the next events."""
         self._added.append(ids)
         self.came += len(ids)
-
-    def place(self, places: Integers, ids: Integers) -> None:
-        """Say which places in the order the next events in order have."""
-        if len(places):
-            self._placed.append((places, ids))
-
-    def ids_at(self, places: Integers) -> Integers:
-        """Return the ids of the events in some places, which rise; others are forgotten."""
-        if not self._placed:
-            return np.zeros(0, np.int64)
-        every, ids = (np.concatenate(parts) for parts in zip(*self._placed, strict=True))
-        ids = ids[np.searchsorted(every, places)]
-        self._placed = [(places, ids)]
-        return ids
 
     def keep(self, ids: Integers, before: int | None = None) -> Integers:
         """Keep some of the events that came before a number, or of all, and return the others.
@@ -156,22 +139,6 @@ def with_rows(state: State, rows: pa.Table, schema: pa.Schema) -> State:
         return events
 
     return filled(state)
-
-
-def write_ids(ids: Integers) -> pa.Table:
-    """Return ids as a table of small numbers."""
-    return pa.table({"source": ids >> SEQUENCE_BITS, "number": ids & _NUMBER})
-
-
-def read_ids(table: pa.Table) -> Integers:
-    """Return the ids that `write_ids` wrote."""
-    source, number = integers(
-        table.select(["source", "number"]),
-        source=range(1 << (63 - SEQUENCE_BITS)),
-        number=range(1 << SEQUENCE_BITS),
-    )
-    ids: Integers = (source << SEQUENCE_BITS) + number
-    return ids
 
 
 def find_places(wanted: Integers, known: Integers) -> Integers:

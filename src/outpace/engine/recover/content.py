@@ -21,7 +21,7 @@ class WindowContent:
     """
 
     def __init__(
-        self, front: Front, layout: WindowLayout, places: pa.Table | None, schema: pa.Schema
+        self, front: Front, layout: WindowLayout, places: State | None, schema: pa.Schema
     ) -> None:
         self._front, self._layout = front, layout
         self._places, self._schema = places, schema
@@ -33,7 +33,7 @@ class WindowContent:
             parts = {"front": self._front.unscheduled, "windows": self._layout.state()}
             if self._places is not None:
                 parts["front"] = without_rows(parts["front"], self._schema)
-                parts["places"] = State({}, [self._places])
+                parts["places"] = self._places
             self._made = State({}, parts=parts).encode()
         return self._made
 

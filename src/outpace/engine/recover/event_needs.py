@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,8 @@ from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, integers, require
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Selection
+
+_NO_RANGES: Final = np.zeros((0, 2), np.int64)
 
 
 class Use(Enum):
@@ -95,6 +98,8 @@ class NeededEvents(Stateful):
         #: The events behind all of these, of one partition: none has been looked at yet.
         self._fresh = range(0)
         self._used: list[Integers] = []
+        #: From which number on all were kept last.
+        self._least = -1
 
     @property
     def numbers(self) -> Integers:
@@ -135,9 +140,9 @@ class NeededEvents(Stateful):
 
     def trim(self, first: int) -> None:
         """Forget the events before one."""
-        low = int(np.searchsorted(self._known[0], first))
         numbers, partition, used = self._known
-        self._known = numbers[low:], partition[low:], used[low:]
+        if low := int(numbers.searchsorted(first)):
+            self._known = numbers[low:], partition[low:], used[low:]
         added = self._added
         self._added = []
         for numbers, owner, some in added:
@@ -154,6 +159,9 @@ class NeededEvents(Stateful):
         only the ones that are kept get numbers.
         """
         fresh, self._fresh = self._fresh, range(0)
+        if not fresh and not self._used and not self._added and least == self._least:
+            return _NO_RANGES  # Nothing came since.
+        self._least = least
         said = np.concatenate(self._used) if self._used and fresh else None
         numbers, _, used = self._settled()
         if not fresh:
@@ -163,23 +171,20 @@ class NeededEvents(Stateful):
         flags[:size] = used
         if said is not None:
             flags[said[(said >= fresh.start) & (said < fresh.stop)] + (size - fresh.start)] = True
+        early = size + min(least, fresh.stop) - fresh.start
+        if least < fresh.start:
+            early = int(numbers.searchsorted(least))
         bounded = np.ones(len(flags) + 2, np.bool_)
-        needed = bounded[1:-1]
-        needed[:] = flags
-        needed[:size] |= numbers >= least
-        needed[size + min(max(least - fresh.start, 0), len(fresh)) :] = True
+        bounded[1 : early + 1] = flags[:early]
         edges = np.flatnonzero(bounded[1:] != bounded[:-1])
         edges[1::2] -= 1
-        ranges = edges + (fresh.start - size)
-        old = edges < size
-        ranges[old] = numbers[edges[old]]
-        kept = np.flatnonzero(needed[size:]) + fresh.start
+        kept = np.flatnonzero(bounded[1:-1])
         self._known = (
-            np.concatenate([numbers[needed[:size]], kept]),
-            np.zeros(len(kept) + int(needed[:size].sum()), np.int64),
-            flags[needed],
+            _numbers_at(kept, numbers, fresh),
+            np.zeros(len(kept), np.int64),
+            flags[kept],
         )
-        return ranges.reshape(-1, 2)
+        return _numbers_at(edges, numbers, fresh).reshape(-1, 2)
 
     def thin(self, needed: Booleans) -> Integers:
         """Keep the events that are needed, and return the others as closed intervals."""
@@ -217,6 +222,14 @@ class NeededEvents(Stateful):
                 at = np.searchsorted(known, said)
                 flags[at[known[at] == said]] = True
         return self._known
+
+
+def _numbers_at(places: Integers, numbers: Integers, fresh: range) -> Integers:
+    """Return what numbers, and those behind them, have in some places, which rise."""
+    found = places + (fresh.start - len(numbers))
+    old = int(places.searchsorted(len(numbers)))
+    found[:old] = numbers[places[:old]]
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,11 +80,14 @@ class WindowLayout(Stateful):
             self._windows[7, at] = turn
         return np.concatenate([begun, closed.closed_at])
 
-    def drop(self, settled: MatchPlace) -> None:
-        """Drop the windows whose last match could not come behind a place."""
+    def drop(self, settled: MatchPlace) -> bool:
+        """Drop the windows whose last match could not come behind a place; say whether any was."""
+        # Most often none that has closed did so before that place.
+        closed = self._windows[3] != OPEN
+        closed &= self._windows[6] <= settled.event
+        if not closed.any():
+            return False
         partition, number, _, last, _, end_time, closed_at, turn = self._windows
-        if not (last != OPEN).any():
-            return
         # What came behind the last event closed the window, or that event did.
         phase = np.where(last < closed_at, CLOSING, COMPLETING)
         turn = np.where(phase == CLOSING, turn, 0)
@@ -97,12 +100,17 @@ class WindowLayout(Stateful):
             dead &= last < self._first_of(~dead)[partition]
         if dead.any():
             self._windows = self._windows[:, ~dead]
+            return True
+        return False
+
+    @property
+    def floor(self) -> int:
+        """The first event that any window has; `OPEN` where there is none."""
+        return int(self._windows[2].min(initial=OPEN))
 
     @property
     def first(self) -> Integers:
         """For each partition the first event that a window has; `OPEN` where there is none."""
-        if not self._keyed:
-            return np.array([self._windows[2].min(initial=OPEN)])
         return self._first_of(np.ones(len(self), np.bool_))
 
     @property

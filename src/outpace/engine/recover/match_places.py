@@ -8,8 +8,8 @@ Memory: seven integers for each match.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -56,14 +56,20 @@ class GivenPlaces(Stateful):
         """Add places behind all others; some may be there already."""
         self._parts.append(places)
 
+    def join(self) -> None:
+        """Let all be found at once."""
+        if len(self._parts) > 1:
+            self._parts = [np.concatenate(self._parts, axis=1)]
+
     def find(self, x: int, y: int) -> MatchPlace | None:
         """Return the last place of a number; None where it is not known."""
-        found = None
-        for part, low, high in self._at(x):
-            own = np.flatnonzero(part[_WINDOW, low:high] == y)
-            if len(own):
-                found = _place(part, low + int(own[-1]))
-        return found
+        for part in reversed(self._parts):
+            if len(part[0]) and part[0][-1] >= x:
+                low, high = _span(part, x)
+                windows = part[_WINDOW, low:high].tolist()
+                if y in windows:
+                    return _place(part, high - 1 - windows[::-1].index(y))
+        return None
 
     def after(self, place: MatchPlace) -> MatchPlace | None:
         """Return the first place behind one; None where there is none."""
@@ -95,7 +101,7 @@ class GivenPlaces(Stateful):
         least = min(floor, settled.event)
         tails = []
         for part in self._parts:
-            low = int(np.searchsorted(part[0], least))
+            low = bisect_left(part[0], least)
             if low < len(part[0]):
                 tails.append(part[:, low:] if low else part)
         self._parts = []
@@ -111,18 +117,18 @@ class GivenPlaces(Stateful):
             places = places[:, done:]
         self._parts = [places] if places.shape[1] else []
 
-    def _at(self, event: int) -> Iterator[tuple[Integers, int, int]]:
-        """Yield the parts that reach up to an event, and where they have those of it."""
-        for part in self._parts:
-            if len(part[0]) and part[0][-1] >= event:
-                low, high = np.searchsorted(part[0], (event, event + 1))
-                yield part, int(low), int(high)
-
 
 def _behind(part: Integers, place: MatchPlace) -> int:
     """Return where the places begin that come behind one."""
-    low, high = np.searchsorted(part[0], (place.event, place.event + 1)).tolist()
-    return low + bisect_right(part[:, low:high].T.tolist(), [*place]) if low < high else int(low)
+    low, high = _span(part, place.event)
+    return low + bisect_right(part[:, low:high].T.tolist(), [*place]) if low < high else low
+
+
+def _span(part: Integers, event: int) -> tuple[int, int]:
+    """Return where the places of an event begin and end."""
+    # Of one number this is sooner there than NumPy's.
+    low = bisect_left(part[0], event)
+    return low, bisect_right(part[0], event, low)
 
 
 def _place(part: Integers, at: int) -> MatchPlace:

@@ -56,23 +56,22 @@ from outpace.engine.recover.arrivals import (
     find_places,
     identity_of,
     is_put_in_order,
-    read_ids,
     retained_schema,
     waiting_ids,
     with_rows,
     without_rows,
-    write_ids,
 )
 from outpace.engine.recover.content import SearchStanding, WindowContent
 from outpace.engine.recover.event_needs import NeededEvents, Use, use_of
 from outpace.engine.recover.layout import WindowLayout
 from outpace.engine.recover.match_places import GivenPlaces
+from outpace.engine.recover.place_runs import PlaceRuns, read_ids, write_ids
 from outpace.engine.recover.refusals import check_recoverable, missing_events, no_state
 from outpace.engine.rows.permutation import as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint, is_behind
 from outpace.engine.split.windows import OPEN, Split, joined_windows, take_windows
-from outpace.engine.state import NATURAL, State, integers, require
+from outpace.engine.state import NATURAL, State, integer, integers, require
 from outpace.engine.window_match.partition_matcher import PartitionTables
 from outpace.engine.window_match.result import CLOSING, WindowMatches
 from outpace.engine.wire import event_ids
@@ -372,6 +371,8 @@ class RecoverableOperator(WholeOperator):
         if self._layout is not None:
             for (events, split), some in zip(given, used, strict=True):
                 self._add(events, some)
+                if self._arrived is not None and len(events.arrival):
+                    self._arrived.places.take(events.arrival, event_ids(events))
                 self._needed.use(self._layout.take(events, split, self.turn))
         return instructions
 
@@ -397,8 +398,6 @@ class RecoverableOperator(WholeOperator):
     def _add(self, events: Events, used: Booleans | None) -> None:
         """Note events, and which of them are used whatever comes of them."""
         self._needed.add(events.arrival, events.partition if self._keyed else None, used)
-        if self._arrived is not None and len(events.arrival):
-            self._arrived.place(events.arrival, event_ids(events))
 
     def _used(self, events: Events) -> Booleans | None:
         """Return which events are used whatever comes of them; None: none is."""
@@ -450,29 +449,32 @@ class RecoverableOperator(WholeOperator):
     # --- Windows ---------------------------------------------------------------------------------
 
     def _save_windows(self, layout: WindowLayout) -> Savepoint:
-        layout.drop(self._settled)
-        first, needed = layout.first, self._needed
-        floor = int(first.min())
-        self._given.keep(self._settled, floor, layout.holds)
+        dropped = layout.drop(self._settled)
+        needed, floor = self._needed, layout.floor
+        # Matches come of windows that are live, and stay as long as these are.
+        if dropped:
+            self._given.keep(self._settled, floor, layout.holds)
+        else:
+            self._given.join()
         needed.trim(floor)
         if self._used_since:
             needed.use(np.concatenate(self._used_since))
             self._used_since.clear()
         undecided = self.instance.undecided() if self._use is Use.MATCHED else (_NONE, _NONE)
         if self._keyed:
-            numbers, partition = needed.numbers, needed.partition
+            numbers, partition, first = needed.numbers, needed.partition, layout.first
             chosen = needed.used | (numbers >= _floors(partition, *undecided))
             skip = needed.thin(
                 chosen & (numbers >= _floors(partition, np.arange(len(first)), first))
             )
         else:
             skip = needed.keep_used(int(undecided[1][0]) if len(undecided[1]) else OPEN)
-        places: pa.Table | None = None
+        places: State | None = None
         if self._arrived is not None:
-            ids = self._arrived.ids_at(needed.numbers)
+            ids = self._arrived.places.keep(needed.numbers)
             waiting = waiting_ids(self.front.intake.order.state())
             skip = self._arrived.keep(np.concatenate([ids, waiting]))
-            places = write_ids(ids).append_column("place", pa.array(needed.numbers))
+            places = State({"needed": len(ids)}, [self._arrived.places.table()])
         self._keep_unread()
         content = WindowContent(self.front, layout.snapshot(), places, self.spec.arriving)
         self._unread = weakref.ref(content)
@@ -506,16 +508,29 @@ class RecoverableOperator(WholeOperator):
             return []
         self._layout.restore(content.part("windows"))
         if self._arrived is not None:
-            _, (places,) = content.part("places").content(1)
-            (order_places,) = integers(places.select(["place"]), place=NATURAL)
-            require((np.diff(order_places) > 0).all(), "places do not rise")
-            at = _found(read_ids(places), self._arrived.ids, savepoint.at)
-            rows, numbers = rows.take(pa.array(at)), order_places
+            rows, numbers = self._put_in_place(self._arrived, content.part("places"), rows)
         events = self.front.recall(rows, numbers)
         split = self._layout.split(events, self.front.taken)
         self._add(events, self._used(events))
         self._needed.use(self._layout.borders)
         return self.front.step(EventsRecalled(events, split))
+
+    def _put_in_place(
+        self, arrived: ArrivedEvents, saved: State, rows: pa.Table
+    ) -> tuple[pa.Table, Integers]:
+        """Return the events that had their turn before a savepoint, in order, and their places."""
+        known, (runs,) = saved.content(1)
+        arrived.places = PlaceRuns.read(runs, self.front.arrived)
+        places = arrived.places.find(arrived.ids)
+        at = np.argsort(places, kind="stable")[int((places < 0).sum()) :]
+        places = places[at]
+        # Others may be there, too; these are, and the first and the last of them.
+        if (
+            len(at) < integer(known, "needed", NATURAL)
+            or not np.isin(arrived.places.ends, places).all()
+        ):
+            raise missing_events(arrived.came)
+        return rows.take(pa.array(at)), places
 
     def _turns_of(self, matches: WindowMatches) -> Integers:
         """Return the turns in which matches of events before a savepoint had come."""
@@ -555,7 +570,7 @@ class RecoverableOperator(WholeOperator):
         }
         if self._arrived is not None:
             ids = as_integers(saved.rows.column(EVENT_ID.name))
-            parts["held"] = State({}, [write_ids(ids)])
+            parts["held"] = State({}, [write_ids(ids, held)])
             held = np.concatenate([ids, waiting_ids(parts["front"])])
             parts["front"] = without_rows(parts["front"], self.spec.arriving)
         # What is saved is read before the next step, or written.
@@ -567,20 +582,17 @@ class RecoverableOperator(WholeOperator):
     ) -> None:
         """Let searches stand where they stood, with the rows that they held."""
         header, (stops, places) = content.part("instance").content(2)
-        if self._arrived is None:
-            (held,), known = integers(places, arrival=range(savepoint.at)), numbers
-        else:
+        (held,), known = integers(places, arrival=range(self.front.arrived)), numbers
+        if self._arrived is not None:
             _, (origin,) = content.part("held").content(1)
-            held, known = read_ids(origin), self._arrived.ids
-            require(len(held) == places.num_rows, "rows are missing")
+            held, known = read_ids(origin, held), self._arrived.ids
         at = _found(held, known, savepoint.at)
         kept = rows.select(self.spec.kept.names).take(pa.array(at))
         self.instance.restore(State(header, [stops, places, kept]), self.front)
         if self._arrived is None:
             self._needed.add(numbers)
         else:
-            # All that is retained is what was held, or waited.
-            held = as_integers(rows[EVENT_ID.name])
+            held = np.concatenate([held, waiting_ids(content.part("front"))])
         self._needed_until = savepoint.at
         self._base = SearchStanding(
             savepoint.at, savepoint.turn, savepoint.settled, held, savepoint.content
@@ -595,7 +607,8 @@ class RecoverableOperator(WholeOperator):
         first = self._given.first or self._acknowledged
         if first != NOTHING:
             self._seed = first.event, first.window
-        skip = skip[skip[:, 0] > trim]
+        # They rise.
+        skip = skip[int(skip[:, 0].searchsorted(trim, "right")) :]
         known = self._identity, self._seed, trim, skip, self._settled, at, turn
         return Savepoint(*known, make, self.spec.sources)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from support import disorders, window_queries
 from support.properties import examples
 
 import outpace as op
+from outpace.engine import replayed_stage
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import Cell, CellKind, Counters
 from outpace.engine.codec.stretch import LogStretch
@@ -290,10 +292,11 @@ def rows(size: int, jitter: int, random: random.Random) -> pa.Table:
     asked=st.fixed_dictionaries(
         {}, optional={"sources": st.just(SOURCES), "heartbeats": st.just("beat")}
     ),
+    skipped=st.sampled_from([0, 1, 32]),
     seed=st.integers(0, 9999),
 )
 def test_a_replay_gives_what_saved_state_gives(
-    name, disorder, late, keyed, cuts, lost, parts, asked, seed
+    name, disorder, late, keyed, cuts, lost, parts, asked, skipped, seed
 ):
     query, choose = QUERIES[name], random.Random(seed)
     if disorder == "patient":
@@ -302,7 +305,8 @@ def test_a_replay_gives_what_saved_state_gives(
         query = query.disorder(kind(late=late))
     query = query.partition_by("key") if keyed else query
     log = Log(rows(60, 5, choose), choose, parts=parts)
-    compare(query, log, cuts, lost=lost, **asked)
+    with patch.object(replayed_stage, "_SKIPPED", skipped):
+        compare(query, log, cuts, lost=lost, **asked)
 
 
 def long_log(size: int = 4000) -> Log:
@@ -338,6 +342,20 @@ def test_a_savepoint_is_small_however_many_events_are_kept(query):
     assert stage.counters.kept + stage.counters.buffered > 4000
     assert len(saved) < 2000
     assert 50 * len(saved) < len(save_stage(spec, stage))
+
+
+def test_a_savepoint_is_small_however_many_events_are_skipped():
+    log = long_log(20_000)
+    # Each window begins with what the one before it has, and thousands are needed, one by one.
+    query = QUERIES["chain"].over(op.windows.count(9000, slide=30), duplicates=True)
+    plan, saved = saved_of(query, log)
+    assert len(saved) < 1200
+    stage = restore_stage(plan.division.stages[0], saved, 0, log.read)
+    assert isinstance(stage, ReplayedStage)
+    stage.acknowledge()
+    assert stage.soft is not None
+    assert 2000 < stage.soft.tables[0].num_rows < 6000
+    assert len(save_stage(plan.division.stages[0], stage)) < 1200
 
 
 def test_a_replay_reads_the_events_of_windows_that_are_open():
