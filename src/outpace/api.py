@@ -114,7 +114,7 @@ def match(
         a time before it.
     recovery
         Of a streaming DataFrame that comes from a log: "replay" lets Spark keep savepoints alone,
-        some kilobytes an instance, and reads what was lost from the log again. Without it Spark
+        mostly a kilobyte an instance, and reads what was lost from the log again. Without it Spark
         keeps the state. An event log says where it is, in blocks or with `offsetColumn`, and so do
         Parquet files.
     log
