@@ -50,6 +50,7 @@ GENERATORS = st.one_of(
 )
 COSTS = st.sampled_from([0.0, 100.0, 2_000.0, 30_000.0])
 QUEUES = st.sampled_from([None, None, 5.0, 60.0, math.inf])
+PARALLELISMS = st.sampled_from([1, 1, 1, 2, 5])
 SELECTIVITIES = st.sampled_from([0.0, 0.1, 0.5, 1.0, 1.0, 2.5])
 COMBINATIONS = st.one_of(
     st.builds(ConstantOutput, st.sampled_from([0.0, 1.0, 7.0])),
@@ -72,24 +73,32 @@ def chain(*vertices: Any, name: str = "q", selectivities: tuple[float, ...] = ()
 def queries(draw: st.DrawFn, name: str) -> QueryModel:
     """A connected graph of up to two producers, four operators and two consumers."""
     producers = [
-        Producer(f"{name}-in{n}", draw(GENERATORS), draw(COSTS), draw(QUEUES))
+        Producer(f"{name}-in{n}", draw(GENERATORS), draw(COSTS), draw(QUEUES), draw(PARALLELISMS))
         for n in range(draw(st.integers(1, 2)))
     ]
     operators = []
     for n in range(draw(st.integers(0, 4))):
         if draw(st.booleans()):
-            operators.append(OperatorModel(f"{name}-op{n}", draw(COSTS), draw(QUEUES)))
+            operators.append(
+                OperatorModel(f"{name}-op{n}", draw(COSTS), draw(QUEUES), draw(PARALLELISMS))
+            )
         else:
             advance = draw(st.sampled_from([0.5, 1.0]))
             window = advance * draw(st.integers(1, 3))
             combination = draw(COMBINATIONS)
             operators.append(
                 WindowedOperator(
-                    f"{name}-op{n}", draw(COSTS), window, advance, combination, draw(QUEUES)
+                    f"{name}-op{n}",
+                    draw(COSTS),
+                    window,
+                    advance,
+                    combination,
+                    draw(QUEUES),
+                    draw(PARALLELISMS),
                 )
             )
     consumers = [
-        Consumer(f"{name}-out{n}", draw(COSTS), draw(QUEUES))
+        Consumer(f"{name}-out{n}", draw(COSTS), draw(QUEUES), draw(PARALLELISMS))
         for n in range(draw(st.integers(1, 2)))
     ]
     earlier = [vertex.id for vertex in producers]
@@ -111,12 +120,15 @@ def scenarios(draw: st.DrawFn, changing: bool = True) -> Scenario:
     drawn = [draw(queries(f"q{n}")) for n in range(draw(st.integers(1, 3)))]
     if draw(st.booleans()):
         drawn.append(_sharing(drawn[0], draw(COSTS)))
-    vms = [VM(f"vm{n}", draw(st.sampled_from([1.0, 5.0]))) for n in range(draw(st.integers(1, 3)))]
+    vms = [
+        VM(f"vm{n}", draw(st.sampled_from([1.0, 5.0])), draw(st.sampled_from([1, 1, 2, 3])))
+        for n in range(draw(st.integers(1, 3)))
+    ]
     ids = list(dict.fromkeys(vertex.id for query in drawn for vertex in query.vertices))
     placement = {vertex: draw(st.sampled_from(vms)).id for vertex in ids}
     clouds = ()
     if draw(st.booleans()):
-        clouds = (Cloud("cloud", (Datacentre("centre", (Host("host", 6.0),)),)),)
+        clouds = (Cloud("cloud", (Datacentre("centre", (Host("host", 6.0, 3),)),)),)
     return Scenario(
         tuple(drawn),
         tuple(vms),

@@ -1,8 +1,8 @@
 """Virtual machines, the hosts they share, and what a host gives to each of them.
 
-A virtual machine is one pool of instructions: processors × MIPS. On a host that is shared by space
-it has its processors for itself; on one that is shared by time all are slowed down alike when they
-ask for more than there is (the CEPSim paper, sections 2 and 5.4, after CloudSim).
+A virtual machine has processors of so many MIPS, which its vertices share. On a host that is shared
+by space it has its processors for itself; on one that is shared by time all are slowed down alike
+when they ask for more than there is (the CEPSim paper, sections 2 and 5.4, after CloudSim).
 """
 
 from __future__ import annotations

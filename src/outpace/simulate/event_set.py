@@ -137,6 +137,20 @@ class EventSetQueue:
             self._sets.append(event_set)
             self.cardinality += event_set.cardinality
 
+    def until(self, now: float) -> float:
+        """Return how many events had been sent by a time; those sent later are at the back."""
+        events = self.cardinality
+        for event_set in reversed(self._sets):
+            if event_set.timestamp <= now:
+                break
+            events -= event_set.cardinality
+        return events if self._sets and self._sets[0].timestamp <= now else 0.0
+
+    @property
+    def begin(self) -> float:
+        """When the first set was sent; infinite without one."""
+        return self._sets[0].timestamp if self._sets else math.inf
+
     def drop_after(self, count: float) -> EventSet:
         """Keep the first `count` events, and return the sum of the others, from front to back."""
         kept = self.dequeue_sets(count)

@@ -160,6 +160,8 @@ def make_state(numbering: Numbering) -> RunState:
     machines = np.zeros(len(numbering.machines), MACHINE)
     machines["number"] = numbering.machines
     machines["inbox"] = -1
+    processors = np.array([vm.processors for vm in numbering.layout.scenario.vms])
+    machines["processors"] = processors[numbering.machines]
     nothing = np.zeros(0, np.int64)
     return RunState(
         vertices,
@@ -202,6 +204,7 @@ def _vertices(numbering: Numbering) -> tuple[Records, list[tuple[int, ...]]]:
     vertices["first_out"] = numbering.first_out[:-1]
     vertices["end_out"] = numbering.first_out[1:]
     vertices["number"] = order
+    vertices["parallelism"] = np.array([vertex.parallelism for vertex in layout.vertices])[order]
     return vertices, producers_of
 
 

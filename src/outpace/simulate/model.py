@@ -131,6 +131,8 @@ class Producer:
         What it costs to take one event in, in CPU instructions.
     queue
         How many events may wait in it; None for the scenario's own bound.
+    parallelism
+        How many processors of its VM it uses at a time, at most.
 
     Examples
     --------
@@ -143,6 +145,7 @@ class Producer:
     generator: Generator
     instructions: float = 0.0
     queue: float | None = None
+    parallelism: int = 1
 
     def __post_init__(self) -> None:
         check_fields(self, "vertex")
@@ -161,6 +164,8 @@ class OperatorModel:
         What one event costs, in CPU instructions. 0 is no cost at all.
     queue
         How many events may wait on each edge into it; None for the scenario's own bound.
+    parallelism
+        How many processors of its VM it uses at a time, at most.
 
     Examples
     --------
@@ -171,6 +176,7 @@ class OperatorModel:
     id: str
     instructions: float = 0.0
     queue: float | None = None
+    parallelism: int = 1
 
     def __post_init__(self) -> None:
         check_fields(self, "vertex")
@@ -183,7 +189,7 @@ class WindowedOperator:
 
     Parameters
     ----------
-    id, instructions, queue
+    id, instructions, queue, parallelism
         As for `OperatorModel`.
     window
         The length of a window, in seconds.
@@ -205,6 +211,7 @@ class WindowedOperator:
     advance: float | None = None
     combination: Combination = field(default_factory=ConstantOutput)
     queue: float | None = None
+    parallelism: int = 1
 
     def __post_init__(self) -> None:
         check_fields(self, "vertex")
@@ -239,13 +246,14 @@ class BatchOperator:
 
     Parameters
     ----------
-    id, instructions, queue
+    id, instructions, queue, parallelism
         As for `OperatorModel`.
     interval
         The time between the begins of two batches, in seconds. A batch that takes longer delays the
         next one, which then begins at once. 0 is a batch right after the other.
     setup
-        What a batch costs, however few events it has, in CPU instructions.
+        What a batch costs, however few events it has, in CPU instructions of one processor: it
+        takes as long on many.
     events_max
         The most events of a batch; the others wait.
 
@@ -261,6 +269,7 @@ class BatchOperator:
     setup: float = 0.0
     events_max: float = math.inf
     queue: float | None = None
+    parallelism: int = 1
 
     def __post_init__(self) -> None:
         check_fields(self, "vertex")
@@ -278,7 +287,7 @@ class Consumer:
 
     Parameters
     ----------
-    id, instructions, queue
+    id, instructions, queue, parallelism
         As for `OperatorModel`.
 
     Examples
@@ -290,6 +299,7 @@ class Consumer:
     id: str
     instructions: float = 0.0
     queue: float | None = None
+    parallelism: int = 1
 
     def __post_init__(self) -> None:
         check_fields(self, "vertex")
@@ -458,5 +468,10 @@ def _check_vertex(vertex: Vertex) -> None:
     if not vertex.id:
         raise ScenarioError("a vertex has no id", subject=subject)
     not_negative("the instructions per event are", vertex.instructions, subject)
+    if vertex.parallelism < 1:
+        raise ScenarioError(
+            f"the parallelism is not a whole number from 1 on: {vertex.parallelism}",
+            subject=subject,
+        )
     if vertex.queue is not None and not vertex.queue > 0:
         raise ScenarioError(f"the queue has no room: {vertex.queue}", subject=subject)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from outpace.simulate.event_set import EMPTY, EventSet, EventSetQueue, add_sets, add_totals
 from outpace.simulate.layout import Layout, lay_out
@@ -19,6 +19,7 @@ from outpace.simulate.metrics import Recording, latency_bins
 from outpace.simulate.model import BatchOperator, Consumer, Producer, WindowedOperator
 from outpace.simulate.phases import Phase, links, new_events, phases
 from outpace.simulate.scenario import Scenario
+from outpace.simulate.strategies import LEFTOVER
 from outpace.simulate.vertex_state import (
     NOTHING,
     BatchState,
@@ -60,6 +61,25 @@ def run_twin(
     return twin.recording
 
 
+class Turn(NamedTuple):
+    """When a vertex can begin that runs beside others, and how many instructions it can do then.
+
+    Parameters
+    ----------
+    begin, most
+        The time, in seconds, and the instructions until the tick ends.
+    width
+        The processors that it uses.
+    speed
+        What a processor does in a second.
+    """
+
+    begin: float
+    most: float
+    width: int
+    speed: float
+
+
 class Twin:
     """The state of a run: queues, slots, sets on their way, and what was recorded.
 
@@ -77,6 +97,8 @@ class Twin:
         self.lost: dict[int, dict[str, float]] = {}
         #: Each consumer's output set since the warm-up.
         self.outputs = dict.fromkeys(self.layout.consumers, EMPTY)
+        #: When the last slice of each vertex ends that runs beside others.
+        self.free = [0.0] * len(self.layout.vertices)
         #: How many events of each edge are on their way between machines.
         self.travelling = [0.0] * len(self.layout.edges)
         self.states = [self._new_state(vertex) for vertex in range(len(self.layout.vertices))]
@@ -100,6 +122,11 @@ class Twin:
         return self.tick * self.layout.scenario.tick
 
     @property
+    def _end(self) -> float:
+        """The time at which the current tick ends."""
+        return (self.tick + 1) * self.layout.scenario.tick
+
+    @property
     def sample(self) -> int:
         """The step of the history that the current tick belongs to."""
         return self.tick // self.layout.ticks_per_sample
@@ -116,9 +143,9 @@ class Twin:
             if placement and self._phase.up[vm]:
                 self._run_placement(vm, placement)
             else:
-                self._drop_arrivals(vm, (self.tick + 1) * self.layout.scenario.tick)
+                self._drop_arrivals(vm, self._end)
         for vertex, state in enumerate(self.states):
-            self.recording.vertex_queue[self.sample, vertex] = state.waiting + self.kept(vertex)
+            self.recording.vertex_queue[self.sample, vertex] = state.waiting() + self.kept(vertex)
         self.tick += 1
 
     # Algorithm 4
@@ -149,14 +176,13 @@ class Twin:
         """Run vertices, and once none has anything to do, let time pass to the next arrival."""
         scenario = self.layout.scenario
         speed = self._phase.capacities[vm] * 1e6
-        begin, end = self.begin, (self.tick + 1) * scenario.tick
-        instructions = speed * scenario.tick
+        begin, instructions = self.begin, speed * scenario.tick
         while True:
             begin = self._run_schedule(vm, placement, instructions, begin, speed)
-            if not self.arrivals[vm] or self.arrivals[vm][0][0] >= end:
+            if not self.arrivals[vm] or self.arrivals[vm][0][0] >= self._end:
                 return
             begin = self.arrivals[vm][0][0]
-            instructions = speed * (end - begin)
+            instructions = speed * (self._end - begin)
 
     def _run_schedule(
         self, vm: int, placement: Sequence[int], instructions: float, begin: float, speed: float
@@ -172,7 +198,10 @@ class Twin:
             if chosen is None:
                 return begin
             position, given = chosen
-            begin = self._run_slice(vm, placement[position], given, begin, speed)
+            if scenario.vms[vm].processors > 1:
+                begin = self._run_beside(placement[position], given, begin, speed)
+            else:
+                begin = self._run_slice(vm, placement[position], given, begin, speed)
 
     def _run_slice(
         self, vm: int, vertex: int, instructions: float, begin: float, speed: float
@@ -189,36 +218,88 @@ class Twin:
         self._run_vertex(vertex, instructions, begin, end)
         return end
 
-    def _run_vertex(self, vertex: int, instructions: float, begin: float, end: float) -> None:
-        """Simulate a vertex, then move what it sent to its successors."""
+    def _run_beside(self, vertex: int, instructions: float, now: float, speed: float) -> float:
+        """Run a vertex beside others, on other processors; return the time by the work done.
+
+        A vertex takes turns with itself only, and with those before it if it uses all processors.
+        What it takes must have been sent when it begins. It ends when it has had its time, but not
+        before the machine can have done its work and that of those before it.
+        """
+        turn = self.turn(vertex, now)
+        given = max(0.0, min(instructions, turn.most))
+        now += given / speed
+        end = max(now, turn.begin + self._duration(vertex, turn, given))
+        self._run_vertex(vertex, given, turn.begin, end, turn.begin)
+        self.free[vertex] = end
+        return now
+
+    def turn(self, vertex: int, now: float) -> Turn:
+        """Return when a vertex can begin that runs beside others, and how much it can do then."""
+        vm = self._phase.homes[vertex]
+        processors = self.layout.scenario.vms[vm].processors
+        speed = self._phase.capacities[vm] * 1e6 / processors
+        width = min(self.layout.vertices[vertex].parallelism, processors)
+        begin = max(self.free[vertex], now if width == processors else self.begin)
+        state = self.states[vertex]
+        if not self._is_due(vertex, state, begin):
+            sent = min((queue.begin for queue in state.queues), default=math.inf)
+            begin = max(begin, sent) if sent < math.inf else begin
+        seconds = self._end - begin
+        most = width * speed * seconds
+        if isinstance(state, BatchState):
+            setup = state.next_setup
+            most = speed * seconds
+            if setup < most:
+                most = setup + width * speed * (seconds - setup / speed)
+        return Turn(begin, most, width, speed)
+
+    def _is_due(self, vertex: int, state: VertexState, now: float) -> bool:
+        """Return whether a vertex has something to do that does not wait for events."""
+        if isinstance(state, BatchState):
+            return state.batch.cardinality > 0.0
+        return isinstance(state, WindowState) and state.due(now) and self.limit(vertex) > 0.0
+
+    def _duration(self, vertex: int, turn: Turn, instructions: float) -> float:
+        """Return how long a vertex takes; what a batch costs by itself is for one processor."""
+        state = self.states[vertex]
+        alone = min(instructions, state.next_setup) if isinstance(state, BatchState) else 0.0
+        return alone / turn.speed + (instructions - alone) / (turn.width * turn.speed)
+
+    def _run_vertex(
+        self, vertex: int, instructions: float, begin: float, end: float, sent: float = math.inf
+    ) -> None:
+        """Simulate a vertex, then move what it sent to its successors.
+
+        What was sent to it later than `sent` is not there yet.
+        """
         state = self.states[vertex]
         outputs: list[EventSet] = []
         if isinstance(state, BatchState):
             if self.limit(vertex):
-                outputs = self._run_batch(vertex, state, instructions, begin, end)
+                taken = state.begin(begin, sent)
+                outputs = self._run_batch(vertex, state, taken, instructions, end)
         elif isinstance(state, WindowState):
             while self.limit(vertex) and state.due(begin):
                 self._send(vertex, state.close(begin), end)
-            state.accumulate(self._take(vertex, instructions), end)
+            state.accumulate(self._take(vertex, instructions, sent), end)
         elif isinstance(self.layout.vertices[vertex], Consumer):
-            self._consume(vertex, add_sets(self._take(vertex, instructions)).update(end))
+            self._consume(vertex, add_sets(self._take(vertex, instructions, sent)).update(end))
         else:
-            outputs = [add_sets(self._take(vertex, instructions)).update(end)]
+            outputs = [add_sets(self._take(vertex, instructions, sent)).update(end)]
         for output in outputs:
             self._send(vertex, output, end)
 
-    def _take(self, vertex: int, instructions: float) -> list[EventSet]:
+    def _take(self, vertex: int, instructions: float, sent: float) -> list[EventSet]:
         """Dequeue what a vertex can process."""
-        taken = self.states[vertex].take(instructions, self.limit(vertex))
+        taken = self.states[vertex].take(instructions, self.limit(vertex), sent)
         events = self._record_processed(vertex, taken)
         self._record_used(vertex, events * self.layout.vertices[vertex].instructions)
         return taken
 
     def _run_batch(
-        self, vertex: int, state: BatchState, instructions: float, begin: float, end: float
+        self, vertex: int, state: BatchState, taken: EventSet, instructions: float, end: float
     ) -> list[EventSet]:
-        """Begin a batch if there is none, work on it, and return it if all of it is done."""
-        taken = state.begin(begin)
+        """Work on the batch, and return it if all of it is done; `taken` is what it began with."""
         if self._record_processed(vertex, [taken]):
             self.recording.setup[vertex] += state.setup
         self._record_used(vertex, state.work(instructions))
@@ -257,11 +338,22 @@ class Twin:
 
     def required(self, vertex: int, now: float) -> float | None:
         """Return the instructions for all that a vertex can process; None for nothing to do."""
+        scenario = self.layout.scenario
+        vm = self._phase.homes[vertex]
+        if scenario.vms[vm].processors == 1:
+            return self._required(vertex, now, math.inf)
+        turn = self.turn(vertex, now)
+        if turn.most <= LEFTOVER * (turn.speed * (self._end - self.begin)):
+            return None
+        required = self._required(vertex, turn.begin, turn.begin)
+        return None if required is None else min(required, turn.most)
+
+    def _required(self, vertex: int, now: float, sent: float) -> float | None:
         state = self.states[vertex]
         limit = self.limit(vertex)
         if isinstance(state, BatchState):
-            return state.required(now) if limit else None
-        possible = state.possible(limit)
+            return state.required(now, sent) if limit else None
+        possible = state.possible(limit, sent)
         if possible:
             return possible * state.cost
         return 0.0 if limit and isinstance(state, WindowState) and state.due(now) else None
@@ -313,11 +405,11 @@ class Twin:
 
     def _arrived(self, vm: int) -> tuple[int, EventSet]:
         """Take the first set that is on its way to a machine, and its edge."""
-        _, _, edge, event_set = heapq.heappop(self.arrivals[vm])
+        time, _, edge, event_set = heapq.heappop(self.arrivals[vm])
         self.travelling[edge] -= event_set.cardinality
         if self.travelling[edge] < NOTHING:
             self.travelling[edge] = 0.0
-        return edge, event_set
+        return edge, event_set.update(time)
 
     def _queue(self, edge: int) -> EventSetQueue:
         """Return the queue that an edge leads into."""

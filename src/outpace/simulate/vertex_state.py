@@ -54,51 +54,54 @@ class VertexState:
         self.bound = bound
         self.queues = [EventSetQueue() for _ in range(inputs)]
 
-    @property
-    def waiting(self) -> float:
-        """The number of events in all queues, without what their senders keep."""
+    def waiting(self, now: float = math.inf) -> float:
+        """Return how many events wait in all queues by now, without what their senders keep."""
         waiting = 0.0
         for queue in self.queues:
-            waiting += self.open_events(queue)
+            waiting += self.open_events(queue, now)
         return waiting
 
-    def open_events(self, queue: EventSetQueue) -> float:
+    def open_events(self, queue: EventSetQueue, now: float) -> float:
         """Return how many events of a queue are within its bound; the sender keeps the rest."""
-        return self.bound if is_over(queue.cardinality, self.bound) else queue.cardinality
+        sent = queue.until(now)
+        return self.bound if is_over(sent, self.bound) else sent
 
-    def possible(self, limit: float) -> float:
+    def possible(self, limit: float, now: float) -> float:
         """Return how many events could be processed if instructions were free; 0 for nothing.
 
         Parameters
         ----------
         limit
             How many events the successors have room for.
+        now
+            What was sent later does not count.
         """
-        possible = min(self.waiting, limit)
+        possible = min(self.waiting(now), limit)
         return possible if possible > NOTHING else 0.0
 
-    def take(self, instructions: float, limit: float) -> list[EventSet]:
+    def take(self, instructions: float, limit: float, now: float) -> list[EventSet]:
         """Dequeue what can be processed, in proportion from each queue (Algorithm 1)."""
-        possible = self.possible(limit)
+        possible = self.possible(limit, now)
         if self.cost:
             possible = min(possible, instructions / self.cost)
         if possible <= NOTHING:
             return [EMPTY] * len(self.queues)
-        return [add_sets(queue.dequeue_sets(part)) for queue, part in self._parts(possible)]
+        return [add_sets(queue.dequeue_sets(part)) for queue, part in self._parts(possible, now)]
 
     def clear(self) -> EventSet:
         """Return the sum of all that is held, and hold nothing."""
         return add_sets([queue.dequeue_all() for queue in self.queues])
 
-    def _parts(self, possible: float) -> Iterator[tuple[EventSetQueue, float]]:
+    def _parts(self, possible: float, now: float) -> Iterator[tuple[EventSetQueue, float]]:
         """Yield how many of the events each queue has a part of, in proportion; inf for all."""
-        waiting = self.waiting
+        waiting = self.waiting(now)
         everything = waiting - possible <= NOTHING * waiting
         for queue in self.queues:
+            within = self.open_events(queue, now)
             if not everything:
-                yield queue, possible * self.open_events(queue) / waiting
+                yield queue, possible * within / waiting
             else:
-                yield queue, self.bound if is_over(queue.cardinality, self.bound) else math.inf
+                yield queue, math.inf if within == queue.cardinality else within
 
 
 class WindowState(VertexState):
@@ -187,31 +190,48 @@ class BatchState(VertexState):
         self._intervals = 0
         self.batch = EMPTY
         self._owed = 0.0
+        self.owed_setup = 0.0
 
-    def required(self, now: float) -> float | None:
-        """Return the instructions for the batch that runs or could begin; None without one."""
+    def required(self, now: float, sent: float) -> float | None:
+        """Return the instructions for the batch that runs or could begin; None without one.
+
+        Parameters
+        ----------
+        now
+            The time.
+        sent
+            What was sent later than this does not count.
+        """
         if self.batch.cardinality:
             return self._owed
         due = now >= self._origin + self._intervals * self._vertex.interval - SAME_TIME
-        return self._cost_of(self._next_events) if due and self._next_events else None
+        events = self._next_events(sent)
+        return self._cost_of(events) if due and events else None
 
-    def begin(self, now: float) -> EventSet:
+    def begin(self, now: float, sent: float) -> EventSet:
         """Begin a batch if none runs and one can begin; return what it takes."""
-        if self.batch.cardinality or self.required(now) is None:
+        if self.batch.cardinality or self.required(now, sent) is None:
             return EMPTY
         if self._vertex.interval:
             passed = (now - self._origin + SAME_TIME) / self._vertex.interval
             self._intervals = math.floor(passed) + 1
-        self._owed = self._cost_of(self._next_events)
-        parts = self._parts(self._next_events)
+        events = self._next_events(sent)
+        self._owed, self.owed_setup = self._cost_of(events), self.setup
+        parts = self._parts(events, sent)
         taken = [taken for queue, part in parts for taken in queue.dequeue_sets(part)]
         self.batch = replace(add_sets(taken), spread=spread_of(taken))
         return self.batch
+
+    @property
+    def next_setup(self) -> float:
+        """The instructions of the setup that are left, or those of the next batch."""
+        return self.owed_setup if self.batch.cardinality else self.setup
 
     def work(self, instructions: float) -> float:
         """Spend instructions on the batch, and return how many it took."""
         used = min(instructions, self._owed)
         self._owed -= used
+        self.owed_setup = max(0.0, self.owed_setup - used)
         return used
 
     def finish(self) -> EventSet:
@@ -226,9 +246,8 @@ class BatchState(VertexState):
         running, self.batch, self._owed = self.batch, EMPTY, 0.0
         return running + super().clear()
 
-    @property
-    def _next_events(self) -> float:
-        return min(self.possible(math.inf), float(self._vertex.events_max))
+    def _next_events(self, sent: float) -> float:
+        return min(self.possible(math.inf, sent), float(self._vertex.events_max))
 
     def _cost_of(self, events: float) -> float:
         return self.setup + events * self._vertex.instructions

@@ -19,13 +19,13 @@ from typing import Final
 from outpace.errors import OutpaceError
 from outpace.simulate import (
     DynamicScheduling,
-    QueryModel,
     Scenario,
     SimpleScheduling,
     UniformAllocation,
     WeightedAllocation,
     simulate,
 )
+from outpace.simulate.plan import many_instances
 from outpace.studies import cepsim_figures as figures
 from outpace.studies import cepsim_validation
 from outpace.studies.cepsim_queries import READINGS_PER_SECOND, average_query, convert_query
@@ -237,7 +237,7 @@ def strategies(rates: Sequence[int], seconds: float) -> Iterator[Row]:
             (WeightedAllocation(), "weighted"),
         ):
             for rate in rates:
-                scenario = on_one_vm([average_query(rate // READINGS_PER_SECOND)], seconds)
+                scenario = on_one_vm(average_query(rate // READINGS_PER_SECOND), seconds)
                 result = simulate(
                     replace(scenario, scheduling=scheduling, allocation=allocation), "fast"
                 )
@@ -254,10 +254,9 @@ def strategies(rates: Sequence[int], seconds: float) -> Iterator[Row]:
 def ticks(lengths: Sequence[float], copies: int, seconds: float) -> Iterator[Row]:
     """Run q1 with ticks of several lengths, on one VM and on two (table 5)."""
     query = average_query(TICK_RATE // READINGS_PER_SECOND)
-    many = [query.copy(str(number)) for number in range(copies)]
-    kinds: tuple[tuple[str, Callable[[Sequence[QueryModel], float], Scenario]], ...] = (
-        ("one VM", lambda queries, tick: replace(on_one_vm(queries, seconds), tick=tick)),
-        ("two VMs", lambda queries, tick: on_two_vms(queries, seconds, tick)),
+    kinds: tuple[tuple[str, Callable[[float], Scenario]], ...] = (
+        ("one VM", lambda tick: replace(on_one_vm(query, seconds), tick=tick)),
+        ("two VMs", lambda tick: on_two_vms(query, seconds, tick)),
     )
     as_there = (copies, seconds) == (figures.TICK_QUERIES, figures.TICK_SECONDS)
     for curve, scenario in kinds:
@@ -265,12 +264,12 @@ def ticks(lengths: Sequence[float], copies: int, seconds: float) -> Iterator[Row
             at = round(1000 * tick)
             setting = f"{curve}, ticks of {at} ms"
             latency, took = figures.TICKS.get((curve, at), (None, None))
-            found = 1000 * simulate(scenario([query], tick), "fast").latency("consumer")
+            found = 1000 * simulate(scenario(tick), "fast").latency("consumer")
             yield Row(figures.TICK_LATENCY.name, setting, found, "ms", latency, curve, at)
             yield Row(
                 figures.TICK_TIME.name,
                 f"{setting}, {copies} queries, {seconds:g} s",
-                _seconds_of(scenario(many, tick)),
+                _seconds_of(many_instances(scenario(tick), copies)),
                 "s",
                 took if as_there else None,
                 curve,

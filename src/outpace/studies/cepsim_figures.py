@@ -18,8 +18,8 @@ SOURCE: Final = (
     "Computer Systems, 2016. Its queries q1 (averages of sensor readings, written to a database) "
     "and q2 (JSON to XML) run on Apache Storm and on CEPSim. Here they run on Outpace's simulator. "
     "The paper gives the costs of their operators in an image; the costs here are those of the "
-    "example programs that were published with CEPSim. A query runs on one of the two processors "
-    "of a VM, as in these programs: no other reading of the text makes its numbers possible."
+    "example programs that were published with CEPSim. A VM of the authors has one physical "
+    "processor, and so it is here; those of Amazon EC2 have two, of which an operator uses one."
 )
 
 _VALIDATION: Final = (
@@ -118,8 +118,8 @@ PLACEMENTS: Final = Figure(
     "than one; four can overload it. The throughput is right, 10,000 events/s, in all four.",
     here="The same placements on VMs of two processors of 2400 MIPS, with the costs that the "
     "published programs have for them: 10.8 million instructions, which are the 4.5 ms, for a "
-    "database write. One query has one processor, two or more have both; so two queries on a VM "
-    "take as long as one. Four use 80 % of it, and wait for each other's database writes. "
+    "database write. Each operator has one processor at a time. Two queries on a VM write at the "
+    "same time, each on a processor; four use 80 % of it, and wait for each other's writes. "
     "Placement 3 has ticks of 10 ms, as it has a network. "
     "The throughput is in the table of numbers.",
 )
@@ -225,7 +225,7 @@ TICK_TIME: Final = Figure(
     unit="s",
     kind=PlotKind.STEPS,
     said="A longer tick is simulated in much less time (100 copies, the average of 10 runs).",
-    here="The median of three runs; a VM has a processor for each query.",
+    here="The median of three runs; each copy has VMs of its own.",
     log=True,
 )
 

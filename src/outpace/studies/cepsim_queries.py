@@ -11,11 +11,9 @@ the text:
   2400 MIPS of table 4, and 11.25 million on the 2500 MIPS of all others; the programs have 10.8 and
   11 million.
 
-A machine has two processors (section 6.3), and a query runs on one of them: in CloudSim a process
-gets no more processors than it asks for, and it asks for one. The text cannot be read otherwise.
-One query comes to about 21 000 events a second on a machine (figures 11 and 12), and four of them
-to 40 000 on one (table 4), with two processors that are no faster; and two queries on a machine are
-hardly slower than one.
+A machine of the authors is one physical processor (section 6.3; they model it as two that are no
+faster together, of which a query is given one). A machine of Amazon EC2 has two, and each operator
+runs on one of them at a time.
 """
 
 from __future__ import annotations
@@ -60,26 +58,26 @@ OWN_COSTS: Final = AverageCosts(outlier=18_000, average=18_000, database=11_000_
 CLOUD_COSTS: Final = AverageCosts(outlier=12_500, average=10_500, database=10_800_000)
 
 
-def worker(name: str = "worker", queries: int = 1) -> VM:
-    """Return what queries have of the paper's worker machines (table 3): a processor each.
+def worker(name: str = "worker") -> VM:
+    """Return one of the authors' machines (table 3).
 
     Examples
     --------
     >>> worker().capacity
     2500
     """
-    return VM(name, mips=2500, processors=queries)
+    return VM(name, mips=2500)
 
 
-def cloud_worker(name: str = "worker", queries: int = 1) -> VM:
-    """Return what queries have of a machine of Amazon EC2 with two processors (table 4).
+def cloud_worker(name: str = "worker") -> VM:
+    """Return a machine of Amazon EC2 (table 4).
 
     Examples
     --------
-    >>> [cloud_worker(queries=number).capacity for number in (1, 2, 4)]
-    [2400, 4800, 4800]
+    >>> cloud_worker().capacity
+    4800
     """
-    return VM(name, mips=2400, processors=min(queries, 2))
+    return VM(name, mips=2400, processors=2)
 
 
 def average_query(sensors: int, costs: AverageCosts = OWN_COSTS) -> QueryModel:

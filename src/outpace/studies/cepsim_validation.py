@@ -42,7 +42,7 @@ def by_rate(
 ) -> Iterator[Row]:
     """Run a query on one VM at several rates (figures 11 and 12)."""
     yield from _rows(
-        {rate: on_one_vm([query(rate // READINGS_PER_SECOND)], seconds) for rate in rates},
+        {rate: on_one_vm(query(rate // READINGS_PER_SECOND), seconds) for rate in rates},
         latency,
         throughput,
         HIGHEST,
@@ -52,7 +52,7 @@ def by_rate(
 def networked(rates: Sequence[int], seconds: float) -> Iterator[Row]:
     """Run q1 on two VMs at several rates (figure 13)."""
     yield from _rows(
-        {rate: on_two_vms([average_query(rate // READINGS_PER_SECOND)], seconds) for rate in rates},
+        {rate: on_two_vms(average_query(rate // READINGS_PER_SECOND), seconds) for rate in rates},
         figures.NETWORKED_LATENCY,
         figures.NETWORKED_THROUGHPUT,
         None,
@@ -79,25 +79,22 @@ def placed_copies(placement: int, seconds: float) -> Scenario:
     query = average_query(PLACED_RATE // READINGS_PER_SECOND, CLOUD_COSTS)
     copies = [query.copy(str(number)) for number in range(4)]
     on_vms = _QUERIES_ON_VMS[placement]
-    vms = [cloud_worker(f"worker-{n}", queries) for n, queries in enumerate(on_vms)]
+    vms = [cloud_worker(f"worker-{n}") for n in range(len(on_vms))]
     if placement == 3:
         scenario = _placed(copies, vms, lambda number, vertex: int(_is_database(vertex)), seconds)
         return replace(scenario, network=ConstantDelay(DELAY), tick=NETWORK_TICK)
     return _placed(copies, vms, lambda number, vertex: number // on_vms[0], seconds)
 
 
-def on_one_vm(queries: Sequence[QueryModel], seconds: float) -> Scenario:
-    """Return queries on one of the paper's VMs, with its queues."""
-    vm = worker(queries=len(queries))
-    return _placed(queries, [vm], lambda number, vertex: 0, seconds)
+def on_one_vm(query: QueryModel, seconds: float) -> Scenario:
+    """Return a query on one of the paper's VMs, with its queues."""
+    return _placed([query], [worker()], lambda number, vertex: 0, seconds)
 
 
-def on_two_vms(
-    queries: Sequence[QueryModel], seconds: float, tick: float = NETWORK_TICK
-) -> Scenario:
-    """Return copies of q1 with their database operators on a second VM, and the network."""
-    vms = [worker(name, len(queries)) for name in ("worker-1", "worker-2")]
-    scenario = _placed(queries, vms, lambda number, vertex: int(_is_database(vertex)), seconds)
+def on_two_vms(query: QueryModel, seconds: float, tick: float = NETWORK_TICK) -> Scenario:
+    """Return q1 with its database operator on a second VM, and the network."""
+    vms = [worker("worker-1"), worker("worker-2")]
+    scenario = _placed([query], vms, lambda number, vertex: int(_is_database(vertex)), seconds)
     return replace(scenario, network=ConstantDelay(DELAY), tick=tick)
 
 

@@ -53,7 +53,7 @@ def steps(scenario: Scenario, ticks: int) -> Twin:
 
 def waiting(twin: Twin, vertex: str) -> float:
     return next(
-        state.waiting
+        state.waiting()
         for value, state in zip(twin.layout.vertices, twin.states, strict=True)
         if value.id == vertex
     )

@@ -80,7 +80,7 @@ def test_two_vms_come_to_what_the_queues_let_through_and_the_latency_levels_off(
 
 
 def test_no_queue_of_q1_is_longer_than_its_bound_in_overload() -> None:
-    scenario = replace(cepsim_validation.on_one_vm([average_query(2500)], SECONDS), sample=1.0)
+    scenario = replace(cepsim_validation.on_one_vm(average_query(2500), SECONDS), sample=1.0)
     # A tick brings 2500 to the producer; the window keeps at most all of its results.
     most = {"spout": 2500, "average": QUEUE + 2500}
     for row in simulate(scenario).vertices().to_pylist():
@@ -96,16 +96,18 @@ def test_all_placements_come_to_the_papers_throughput() -> None:
     assert [row.paper for row in rows if row.unit == "events/s"] == [10_000.0] * 4
 
 
-def test_two_queries_on_a_vm_are_as_fast_as_one_and_four_are_not() -> None:
+def test_the_order_of_placements_is_the_papers() -> None:
     found = values(list(cepsim_validation.placements(SECONDS)))
     latency = {n: found["Table 4", f"placement {n}, latency"] for n in (1, 2, 3, 4)}
-    assert latency[2] == pytest.approx(latency[4], rel=0.01)
+    # Two queries on a VM are hardly slower than one.
+    assert latency[4] < latency[2] < 1.05 * latency[4]
     assert 1.1 * latency[2] < latency[3] < latency[1]
 
 
-def test_one_query_has_one_processor_and_four_share_two() -> None:
-    for number, used in ((1, 0.8), (2, 0.4), (4, 0.4)):
+def test_all_placements_have_the_same_machines() -> None:
+    for number, used in ((1, 0.8), (2, 0.4), (4, 0.2)):
         scenario = cepsim_validation.placed_copies(number, SECONDS)
+        assert {(vm.mips, vm.processors) for vm in scenario.vms} == {(2400, 2)}
         utilisation = simulate(scenario).vms()["utilisation"].to_pylist()
         assert utilisation == pytest.approx([used] * len(scenario.vms), rel=0.03)
 

@@ -1,7 +1,8 @@
 """The scenario that calibration writes: a file for the simulator that says how it was measured.
 
-A stream on Spark is a producer, an operator that works in batches, and a consumer. Costs in seconds
-become instructions by what the machine is said to do in a second: in a prediction for the same
+A stream on Spark is a producer, an operator that works in batches, and a consumer. Its events
+are spread over all cores, and what a batch costs by itself is for one. Costs in seconds become
+instructions by what the machine is said to do in a second: in a prediction for the same
 machine that number has no effect.
 
 The file has a table `[calibration]` with what was measured, so that the same can be measured again;
@@ -91,17 +92,18 @@ def calibrated(
     >>> costs = Costs(0.5, Estimate(3e-6, True), Estimate(2e-6, True), 400_000)
     >>> scenario = calibrated(MeasuredRun("w2k"), costs, 0.01, mips=1000, rate=100_000)
     >>> scenario.queries[0].vertices[1]
-    BatchOperator(id='match', instructions=6000.0, interval=2.0, setup=1000000000.0,
-                  events_max=1000000, queue=None)
+    BatchOperator(id='match', instructions=6000.0, interval=2.0, setup=500000000.0,
+                  events_max=1000000, queue=None, parallelism=2)
     """
-    speed = mips * measured.cores * 1e6
+    speed = mips * 1e6
     match = BatchOperator(
         OPERATOR,
         # More digits than were measured would only be in the way of readers.
-        _rounded(costs.event * speed),
+        _rounded(costs.event * measured.cores * speed),
         measured.trigger,
         _rounded(costs.setup * speed),
         measured.events_max,
+        parallelism=measured.cores,
     )
     query = QueryModel(
         measured.name,

@@ -103,8 +103,9 @@ def capacity_of(scenario: Scenario, operator: BatchOperator) -> tuple[float, flo
     [150000, 181818]
     """
     (machine,) = scenario.vms
-    speed = machine.capacity * 1e6
-    event, setup = operator.instructions / speed, operator.setup / speed
+    speed = machine.mips * 1e6
+    width = min(operator.parallelism, machine.processors)
+    event, setup = operator.instructions / (width * speed), operator.setup / speed
     largest = float(operator.events_max)
     fitting = min(largest, max(0.0, operator.interval - setup) / event) if event else largest
     greatest = largest / max(operator.interval, setup + largest * event)

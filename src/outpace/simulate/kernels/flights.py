@@ -66,7 +66,8 @@ def receive(state: RunState, stores: Stores, vm: int, now: float) -> Stores:
         queue = queues[flight.queue]
         _land(queue, flight.cardinality)
         if queue.runs:
-            header = (flight.cardinality, flight.timestamp, flight.latency)
+            latency = flight.latency + (flight.time - flight.timestamp)
+            header = (flight.cardinality, flight.time, latency)
             at = enqueue(queue, flight.queue, state.holds, stores.sets, stores.marks, header)
             for position in range(queue.width):
                 stores.sets[at + position] = stores.flight_totals[number, position]

@@ -65,7 +65,7 @@ def zeros(count: int, dtype: Any) -> Records:
 
 
 #: `detail` is the number of the window or the consumer, or the row of a producer's new events. The
-#: first line is what every step needs.
+#: first line is what every step needs. `free` is when its last slice beside others ends.
 VERTEX = _record(
     ("cost", "f8"),
     ("bound", "f8"),
@@ -82,6 +82,8 @@ VERTEX = _record(
     ("dropped", "f8"),
     ("sample_dropped", "f8"),
     ("number", "i8"),
+    ("free", "f8"),
+    ("parallelism", "i8"),
 )
 
 #: `bound` is how many events are open to the target, `travelling` how many are on their way to it
@@ -145,6 +147,7 @@ MACHINE = np.dtype(
         ("up", "i8"),
         ("inbox", "i8"),
         ("number", "i8"),
+        ("processors", "i8"),
     ]
 )
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from outpace.compiler.kernel import compiled_without_arrays
+import math
+from typing import Any
+
+from outpace.compiler.kernel import compiled_without_arrays, inlined
 from outpace.simulate.kernels.records import Floats, History, RunState
-from outpace.simulate.kernels.steps import (
-    CONSUMER,
-    is_due,
-    open_events,
-    room_limit,
-    waiting_events,
-)
-from outpace.simulate.vertex_state import NOTHING
+from outpace.simulate.kernels.steps import CONSUMER, needs, open_events, turn_of
+from outpace.simulate.strategies import LEFTOVER
 
 
 @compiled_without_arrays
@@ -34,9 +31,10 @@ def allocate(state: RunState, vm: int, weighted: bool, left: float, granted: Flo
 
 
 @compiled_without_arrays
-def find_ready(state: RunState, vm: int, begin: float, granted: Floats) -> bool:
+def find_ready(
+    state: RunState, sets: Floats, vm: int, begin: float, tick: tuple[float, float], granted: Floats
+) -> bool:
     """Mark the vertices that have something to do with 1; return whether any have."""
-    vertices, queues, outs, windows = state.vertices, state.queues, state.outs, state.windows
     placement, holds, machine = state.placement, state.holds, state.machines[vm]
     found = False
     for place in range(machine.end - machine.first):
@@ -44,13 +42,23 @@ def find_ready(state: RunState, vm: int, begin: float, granted: Floats) -> bool:
         granted[place] = 0.0
         if not holds[number]:
             continue
-        vertex = vertices[number]
-        limit = room_limit(queues, outs, vertex)
-        possible = min(waiting_events(queues, vertex), limit)
-        if possible > NOTHING or (limit > 0.0 and is_due(windows, vertex, begin)):
+        vertex = state.vertices[number]
+        if machine.processors == 1:
+            ready, _ = needs(state, sets, vertex, begin, math.inf)
+        else:
+            start, most, _ = turn_of(state, sets, vertex, machine, begin, tick[0], tick[1])
+            ready, _ = needs(state, sets, vertex, start, start)
+            ready = ready and most > nothing_of(machine, tick)
+        if ready:
             granted[place] = 1.0
             found = True
     return found
+
+
+@inlined
+def nothing_of(machine: Any, tick: tuple[float, float]) -> float:
+    """Return how many instructions of a processor are not worth a turn."""
+    return float(LEFTOVER * (machine.speed / machine.processors * (tick[1] - tick[0])))
 
 
 @compiled_without_arrays
@@ -75,6 +83,7 @@ def forget_warm_up(
 @compiled_without_arrays
 def write_history(
     state: RunState,
+    sets: Floats,
     history: History,
     sample: int,
     machines: tuple[int, int],
@@ -90,11 +99,11 @@ def write_history(
         at = vertex.number
         waiting = 0.0
         for queue in range(vertex.first_queue, vertex.end_queue):
-            waiting += open_events(state.queues[queue])
+            waiting += open_events(state.queues[queue], sets, math.inf)
         kept = 0.0
         for place in range(vertex.first_out, vertex.end_out):
             out = state.queues[state.outs[place]]
-            if open_events(out) < out.cardinality:
+            if open_events(out, sets, math.inf) < out.cardinality:
                 kept += out.cardinality - out.bound
         waiting += kept
         # What is 0 is there already, and pages that are never written take no memory.

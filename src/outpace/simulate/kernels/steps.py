@@ -32,9 +32,19 @@ _LOG_GROWTH = math.log(BIN_GROWTH)
 
 
 @inlined
-def open_events(queue: Any) -> float:
-    """Return how many events of a queue are within its bound; the sender keeps the rest."""
+def open_events(queue: Any, sets: Floats, now: float) -> float:
+    """Return how many events of a queue are within its bound, without those sent after a time."""
     events: float = queue.cardinality
+    if now < math.inf and queue.count:
+        size = HEADER + queue.width
+        place = queue.count - 1
+        at = queue.base + ((queue.head + place) & queue.mask) * size
+        while place >= 0 and sets[at + 1] > now:
+            events -= sets[at]
+            place -= 1
+            at = queue.base + ((queue.head + place) & queue.mask) * size
+        if sets[queue.base + queue.head * size + 1] > now:
+            events = 0.0
     # Without a bound there is nothing to compute.
     if events > queue.bound and events - queue.bound > NOTHING * queue.bound:
         events = queue.bound
@@ -42,11 +52,11 @@ def open_events(queue: Any) -> float:
 
 
 @inlined
-def waiting_events(queues: Records, vertex: Any) -> float:
-    """Return how many events wait before a vertex."""
-    waiting = open_events(queues[vertex.first_queue])
+def waiting_events(queues: Records, sets: Floats, vertex: Any, now: float) -> float:
+    """Return how many events wait before a vertex that were sent by a time."""
+    waiting = open_events(queues[vertex.first_queue], sets, now)
     for number in range(vertex.first_queue + 1, vertex.end_queue):
-        waiting += open_events(queues[number])
+        waiting += open_events(queues[number], sets, now)
     return waiting
 
 
@@ -87,14 +97,16 @@ def run_vertices(
     begin: float,
     left: float,
     until: float,
+    sent: float,
 ) -> tuple[int, float, float, bool]:
     """Run vertices of a machine, from a place on, one slice of time after the other.
 
     Stops before a vertex whose window is due or during whose slice a set arrives, and behind a
     vertex that fills a ring: arrays that change inside of the loop would cost more than all that it
-    does. If `until` is a time, from 0 on, runs only this vertex, up to then. Returns the place, the
-    time, the instructions that are left, and whether all that these vertices had is surely done:
-    what they sent here went to vertices behind them.
+    does. If `until` is a time, from 0 on, runs only this vertex, up to then. What was sent to it
+    later than `sent` is not there yet. Returns the place, the time, the instructions that are left,
+    and whether all that these vertices had is surely done: what they sent here went to vertices
+    behind them.
     """
     alone = until >= 0.0
     done = True
@@ -111,7 +123,7 @@ def run_vertices(
             continue
         vertex = vertices[number]
         given = granted[place]
-        waiting = waiting_events(queues, vertex)
+        waiting = waiting_events(queues, sets, vertex, sent)
         limit = room_limit(queues, outs, vertex)
         possible = min(waiting, limit) if min(waiting, limit) > NOTHING else 0.0
         due = limit > 0.0 and is_due(windows, vertex, begin)
@@ -132,8 +144,8 @@ def run_vertices(
             possible = min(possible, given / vertex.cost)
         if possible > NOTHING:
             everything = waiting - possible <= NOTHING * waiting
-            if everything and is_kept_from(queues, vertex):
-                # More is open to it once this has been taken.
+            if everything and is_more(queues, sets, vertex, sent):
+                # The sender keeps some, or has not sent it yet.
                 done = False
             elif everything and vertex.kind != WINDOWED:
                 holds[number] = 0
@@ -145,6 +157,7 @@ def run_vertices(
                     possible,
                     waiting,
                     everything,
+                    sent,
                     end,
                 )
             else:
@@ -163,7 +176,7 @@ def run_vertices(
                     queue.cardinality = 0.0
                 else:
                     events, timestamp, latency = _take(
-                        queues, places, sets, vertex, possible, waiting, everything
+                        queues, places, sets, vertex, possible, waiting, everything, sent
                     )
                     latency += end - timestamp
                     at = 0
@@ -193,21 +206,61 @@ def run_vertices(
 
 
 @inlined
-def is_kept_from(queues: Records, vertex: Any) -> bool:
-    """Return whether a sender keeps events that there is no room for before a vertex."""
-    kept = False
+def is_more(queues: Records, sets: Floats, vertex: Any, sent: float) -> bool:
+    """Return whether queues of a vertex have events that are not open to it."""
+    more = False
     for number in range(vertex.first_queue, vertex.end_queue):
         queue = queues[number]
-        kept = kept or open_events(queue) < queue.cardinality
-    return kept
+        more = more or open_events(queue, sets, sent) < queue.cardinality
+    return more
 
 
 @inlined
-def part_of(queue: Any, possible: float, waiting: float, everything: bool) -> tuple[float, bool]:
+def part_of(
+    queue: Any, sets: Floats, sent: float, possible: float, waiting: float, everything: bool
+) -> tuple[float, bool]:
     """Return how many events of a queue are taken, and whether these are all that it has."""
-    within = open_events(queue)
+    within = open_events(queue, sets, sent)
     wanted = within if everything else possible * within / waiting
     return wanted, everything and within == queue.cardinality
+
+
+@inlined
+def turn_of(
+    state: RunState,
+    sets: Floats,
+    vertex: Any,
+    machine: Any,
+    now: float,
+    begin: float,
+    end: float,
+) -> tuple[float, float, float]:
+    """Return when a vertex can begin beside others, what it can do then, and what in a second."""
+    width = min(vertex.parallelism, machine.processors)
+    start = max(vertex.free, now if width == machine.processors else begin)
+    due = room_limit(state.queues, state.outs, vertex) > 0.0
+    due = due and is_due(state.windows, vertex, start)
+    if not due:
+        sent = math.inf
+        for number in range(vertex.first_queue, vertex.end_queue):
+            queue = state.queues[number]
+            if queue.count:
+                sent = min(sent, sets[queue.base + queue.head * (HEADER + queue.width) + 1])
+        start = max(start, sent) if sent < math.inf else start
+    speed = machine.speed / machine.processors
+    return start, width * speed * (end - start), width * speed
+
+
+@inlined
+def needs(
+    state: RunState, sets: Floats, vertex: Any, begin: float, sent: float
+) -> tuple[bool, float]:
+    """Return whether a vertex has something to do, and the instructions for all of it."""
+    limit = room_limit(state.queues, state.outs, vertex)
+    possible = min(waiting_events(state.queues, sets, vertex, sent), limit)
+    due = limit > 0.0 and is_due(state.windows, vertex, begin)
+    needed = possible * vertex.cost if possible > NOTHING else 0.0
+    return possible > NOTHING or due, needed
 
 
 @inlined
@@ -285,6 +338,7 @@ def _take(
     possible: float,
     waiting: float,
     everything: bool,
+    sent: float,
 ) -> tuple[float, float, float]:
     """Dequeue from all queues in proportion; the totals of the sum are then those at hand."""
     events = timestamp = latency = 0.0
@@ -293,7 +347,7 @@ def _take(
         sets[position] = 0.0
     for number in range(vertex.first_queue, vertex.end_queue):
         queue = queues[number]
-        wanted, all_of_it = part_of(queue, possible, waiting, everything)
+        wanted, all_of_it = part_of(queue, sets, sent, possible, waiting, everything)
         taken, its_timestamp, its_latency = take_from(queue, sets, wanted, all_of_it, width)
         if not taken:
             continue
@@ -316,6 +370,7 @@ def _accumulate(
     possible: float,
     waiting: float,
     everything: bool,
+    sent: float,
     end: float,
 ) -> float:
     """Add what is taken from each queue to the current slot (Algorithm 2, lines 9 to 18)."""
@@ -325,7 +380,7 @@ def _accumulate(
     events = 0.0
     for place in range(inputs):
         queue = queues[vertex.first_queue + place]
-        wanted, all_of_it = part_of(queue, possible, waiting, everything)
+        wanted, all_of_it = part_of(queue, sets, sent, possible, waiting, everything)
         taken, timestamp, latency = take_from(queue, sets, wanted, all_of_it, 0)
         if not taken:
             continue

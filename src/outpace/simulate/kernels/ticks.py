@@ -6,6 +6,8 @@ do runs through all ticks by itself, while its records are in the processor's ca
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from outpace.compiler.kernel import compiled, compiled_without_arrays
@@ -20,17 +22,22 @@ from outpace.simulate.kernels.records import (
     Stores,
 )
 from outpace.simulate.kernels.rings import drop_after, enqueue, make_room, take_from
-from outpace.simulate.kernels.rounds import allocate, find_ready, forget_warm_up, write_history
+from outpace.simulate.kernels.rounds import (
+    allocate,
+    find_ready,
+    forget_warm_up,
+    nothing_of,
+    write_history,
+)
 from outpace.simulate.kernels.steps import (
     WINDOWED,
     close_windows,
+    needs,
     open_events,
-    room_limit,
     run_vertices,
-    waiting_events,
+    turn_of,
 )
 from outpace.simulate.strategies import LEFTOVER, ROUNDS
-from outpace.simulate.vertex_state import NOTHING
 
 
 @compiled
@@ -78,7 +85,7 @@ def _run_tick(
             drop_arrivals(state, stores, vm, (tick + 1) * settings.tick)
     if (tick + 1) % settings.ticks_per_sample == 0 or tick + 1 == settings.ticks:
         sample = tick // settings.ticks_per_sample
-        write_history(state, history, sample, machines, vertices)
+        write_history(state, stores.sets, history, sample, machines, vertices)
     return stores
 
 
@@ -163,9 +170,10 @@ def _run_machine(
     instructions = machine.speed * settings.tick
     if machine.inbox >= 0:
         stores = receive(state, stores, vm, begin)
+    span = (begin, end)
     while True:
         begin, stores = _run_schedule(
-            state, stores, histogram, settings, vm, begin, instructions, granted
+            state, stores, histogram, settings, vm, span, begin, instructions, granted
         )
         if machine.inbox < 0 or stores.flights[machine.inbox].time >= end:
             return stores
@@ -181,6 +189,7 @@ def _run_schedule(
     histogram: Floats,
     settings: Settings,
     vm: int,
+    span: tuple[float, float],
     begin: float,
     instructions: float,
     granted: Floats,
@@ -191,12 +200,18 @@ def _run_schedule(
     granted[: machine.end - machine.first] = 1.0
     for _ in range(ROUNDS):
         allocate(state, vm, settings.weighted, left, granted)
-        begin, left, done, stores = _run_round(
-            state, stores, histogram, settings.dynamic, vm, begin, left, granted
-        )
+        if machine.processors == 1:
+            begin, left, done, stores = _run_round(
+                state, stores, histogram, settings.dynamic, vm, begin, left, granted
+            )
+        else:
+            done = False
+            begin, left, stores = _run_beside(
+                state, stores, histogram, settings.dynamic, vm, span, begin, left, granted
+            )
         if not settings.dynamic or done or left <= LEFTOVER * instructions:
             break
-        if not find_ready(state, vm, begin, granted):
+        if not find_ready(state, stores.sets, vm, begin, span, granted):
             break
     return begin, stores
 
@@ -218,7 +233,7 @@ def _run_round(
     finished = True
     while place < machine.end - machine.first:
         place, begin, left, done = run_vertices(
-            state, stores, histogram, granted, dynamic, vm, place, begin, left, -1.0
+            state, stores, histogram, granted, dynamic, vm, place, begin, left, -1.0, math.inf
         )
         finished = finished and done
         if stores.marks[ROOM]:
@@ -226,9 +241,7 @@ def _run_round(
         elif place < machine.end - machine.first:
             vertex = state.vertices[state.placement[machine.first + place]]
             if dynamic:
-                limit = room_limit(state.queues, state.outs, vertex)
-                possible = min(waiting_events(state.queues, vertex), limit)
-                needed = possible * vertex.cost if possible > NOTHING else 0.0
+                _, needed = needs(state, stores.sets, vertex, begin, math.inf)
                 granted[place] = min(granted[place], needed)
             left -= granted[place]
             end = begin + granted[place] / machine.speed
@@ -262,7 +275,19 @@ def _run_slice(
             part = instructions * (until - begin) / (end - begin)
         stores = close_windows(state, stores, vertex, begin, until)
         granted[place] = part
-        run_vertices(state, stores, histogram, granted, until < 0.0, vm, place, begin, 0.0, until)
+        run_vertices(
+            state,
+            stores,
+            histogram,
+            granted,
+            until < 0.0,
+            vm,
+            place,
+            begin,
+            0.0,
+            until,
+            math.inf,
+        )
         if stores.marks[ROOM]:
             stores = make_room(state.queues, stores)
         stores = receive(state, stores, vm, until)
@@ -270,6 +295,51 @@ def _run_slice(
             return stores
         instructions -= part
         begin = until
+
+
+@compiled
+def _run_beside(
+    state: RunState,
+    stores: Stores,
+    histogram: Floats,
+    dynamic: bool,
+    vm: int,
+    span: tuple[float, float],
+    begin: float,
+    left: float,
+    granted: Floats,
+) -> tuple[float, float, Stores]:
+    """Run each vertex at most once, beside others; return the time by work, and what is left."""
+    machine = state.machines[vm]
+    for place in range(machine.end - machine.first):
+        number = state.placement[machine.first + place]
+        vertex = state.vertices[number]
+        if dynamic and not state.holds[number]:
+            continue
+        start, most, speed = turn_of(state, stores.sets, vertex, machine, begin, span[0], span[1])
+        given = granted[place]
+        if dynamic:
+            ready, needed = needs(state, stores.sets, vertex, start, start)
+            ready = ready and most > nothing_of(machine, span)
+            if not ready or (vertex.cost and not given):
+                continue
+            given = min(given, min(needed, most))
+        left -= given
+        given = max(0.0, min(given, most))
+        begin += given / machine.speed
+        end = max(begin, start + given / speed)
+        if vertex.kind == WINDOWED:
+            stores = close_windows(state, stores, vertex, start, end)
+        granted[place] = given
+        run_vertices(
+            state, stores, histogram, granted, end < 0.0, vm, place, start, 0.0, end, start
+        )
+        vertex.free = end
+        if stores.marks[ROOM]:
+            stores = make_room(state.queues, stores)
+        if machine.inbox >= 0:
+            stores = receive(state, stores, vm, begin)
+    return begin, left, stores
 
 
 @compiled_without_arrays
@@ -287,7 +357,7 @@ def _clear(state: RunState, sets: Floats, number: int) -> None:
     drop(vertex, waiting)
     for place in range(vertex.first_out, vertex.end_out):
         queue = state.queues[state.outs[place]]
-        within = open_events(queue)
+        within = open_events(queue, sets, math.inf)
         if within < queue.cardinality:
             drop(state.vertices[queue.target], drop_after(queue, sets, within))
 
