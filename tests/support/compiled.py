@@ -50,6 +50,18 @@ PATH = (
     "12 / A.x > 6 OR x = A.x + B.x",
     "STDDEV(f) < 0.4 OR VAR_POP(B.x) > 0",
     "f > AVG(A.f) + STDDEV_POP(A.f) AND VARIANCE(x) >= 0",
+    "ABS(x - A.x) = 1 OR ROUND(f - A.f, 1) >= 0.3 OR ABS(m - A.m) < 0.5",
+    "(x - A.x) % 2 = -1 OR (x + 4) div (A.x + 1) > 1 OR f % (A.f + 0.5) > 0.2",
+    "GREATEST(x, A.x) - LEAST(x, A.x) < 2 AND GREATEST(s, A.s) <> 'b'",
+    "SQRT(POWER(f - A.f, 2) + x) < 1 OR LN(A.x - x) > 0 OR ISNAN(SQRT(x - A.x))",
+    "FLOOR(m - A.m) > 0 OR CEIL(m * A.m) = 1 OR SIGN(m - A.m) = -1 OR TRUNCATE(f - A.f) = 1",
+    "m % (A.m + 1) > 0.3 OR ROUND(m - A.m, 1) = 0.5",
+    "date_diff('hour', A.t, t) > 12 AND to_milliseconds(t - A.t) < 180000000",
+    "w * 1.5 > A.w - w OR to_unixtime(A.t) + x > 86401 OR date_diff('day', d, A.d) < -1",
+    "LEVENSHTEIN_DISTANCE(s, A.s) < 1 AND x >= A.x",
+    "COUNT(DISTINCT x) < 3 OR CAST(s || A.s AS INTEGER) = 3",
+    "g - A.g > 0.1 OR g * A.g <= 0.3 OR g / A.g > 1",
+    "s IN (A.s, 'b') OR BITWISE_AND(x, A.x) = 1 OR COALESCE(LAST(B.s), A.s) = 'a'",
 )
 
 
@@ -78,6 +90,7 @@ def _table(rows):
             "ts": pa.array(np.cumsum(steps).astype(np.int64)),
             "x": pa.array(x, pa.int8()),
             "f": pa.array(f, pa.float64()),
+            "g": pa.array(f, pa.float32()),
             "s": pa.array(s, pa.string()),
             "key": pa.array(key, pa.int64()),
             "m": pa.array(m, pa.decimal128(6, 2)),

@@ -14,13 +14,14 @@ memory; what is compiled of it is kept under the hash of the text.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType, ModuleType
@@ -169,6 +170,72 @@ def compile_callback(function: Callable[..., object], signature: str) -> Any:
     add_cache(callback, function)
     compile_with(callback.compile)
     return callback
+
+
+@functools.cache
+def caller() -> Any:
+    """Return what calls a function of Python in compiled code, by its address (see `Called`).
+
+    It takes the address, and a tuple of integers and pointers.
+    """
+    load_numba()
+    # It has no types.
+    from llvmlite import ir  # type: ignore[import-untyped]
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    def by_address(_: object, address: Any, numbers: Any) -> Any:
+        def write(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
+            word = ir.IntType(64)
+            each = [
+                builder.extract_value(given[1], place) for place in range(len(signature.args[1]))
+            ]
+            values = [one if one.type == word else builder.ptrtoint(one, word) for one in each]
+            kind = ir.FunctionType(word, [word] * len(values))
+            return builder.call(builder.inttoptr(given[0], kind.as_pointer()), values)
+
+        return types.int64(address, numbers), write
+
+    return intrinsic(by_address)
+
+
+class Called:
+    """A function of integers in Python that compiled code calls.
+
+    Parameters
+    ----------
+    function
+        Says 1 or 0.
+    count
+        How many integers it takes.
+
+    Examples
+    --------
+    >>> called = Called(lambda one, other: one < other, 2)
+    >>> called.address != 0
+    True
+    """
+
+    def __init__(self, function: Callable[..., int], count: int) -> None:
+        self._function = function
+        word = ctypes.c_int64
+        self._held = ctypes.CFUNCTYPE(word, *[word] * count)(self._call)
+        #: Where compiled code finds it, as long as this object is held.
+        self.address: int = ctypes.cast(self._held, ctypes.c_void_p).value or 0
+        #: What it raised; compiled code has been told -1.
+        self.error: BaseException | None = None
+
+    def _call(self, *numbers: int) -> int:
+        try:
+            return self._function(*numbers)
+        except BaseException as error:
+            self.error = error
+            return -1
+
+
+def integers_at(address: int, count: int) -> list[int]:
+    """Return so many integers of 64 bits that compiled code holds."""
+    return (ctypes.c_int64 * count).from_address(address)[:]
 
 
 def _size(value: object) -> int:

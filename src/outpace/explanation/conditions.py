@@ -55,7 +55,10 @@ def conditions_of(query: Query, bound: BoundQuery | None) -> list[Condition]:
 
 
 def conditions_section(
-    conditions: Sequence[Condition], matcher: str | None, joined: Container[int] = ()
+    conditions: Sequence[Condition],
+    matcher: str | None,
+    joined: Container[int] = (),
+    asked: Container[int] = (),
 ) -> list[str]:
     """Return a table of conditions.
 
@@ -67,12 +70,16 @@ def conditions_section(
         The name of the matcher that will run, if known.
     joined
         The variables whose rows it finds by a value that they share with an earlier one.
+    asked
+        The variables for which Python is asked about what is not compiled.
     """
     rows = [
         [
             condition.name,
             condition.kind.value,
-            _where(condition.kind, matcher) + (", found by value" if number in joined else ""),
+            _where(condition.kind, matcher)
+            + (" in part, Python is asked" if number in asked else "")
+            + (", found by value" if number in joined else ""),
             condition.text,
         ]
         for number, condition in enumerate(conditions)

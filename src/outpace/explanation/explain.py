@@ -19,7 +19,8 @@ import pyarrow as pa
 from outpace.engine.group import GroupOperator
 from outpace.engine.group_spec import GroupSpec
 from outpace.engine.match.candidates import CandidateMatcher
-from outpace.engine.match.choose import matcher_name
+from outpace.engine.match.choose import matcher_name, plain_reason
+from outpace.engine.match.codegen import PathPlan
 from outpace.engine.match.contract import STEP_BUDGET, Task
 from outpace.engine.match.kernel import KernelMatcher
 from outpace.engine.match.program import Program, compile_program
@@ -95,7 +96,10 @@ class Explanation:
             (f"query {self.query.name}", _query_text(self.query).splitlines()),
             ("tree", tree_section(self._tree)),
             ("automaton", automaton_section(self.program)),
-            ("conditions", conditions_section(self._conditions, self.matcher, self._joined)),
+            (
+                "conditions",
+                conditions_section(self._conditions, self.matcher, self._joined, self._asked),
+            ),
             ("stages", self._stages()),
             *(
                 [(self.placement[0], [line[2:] for line in self.placement[1:]])]
@@ -107,7 +111,7 @@ class Explanation:
         ]
         if self.operator is not None:
             sections.append(("result", _columns(self.operator.output)))
-            sections.append(("warnings", list(self.operator.bound.warnings)))
+            sections.append(("warnings", [*self.operator.bound.warnings, *self._slow()]))
         else:
             sections.append(("result", ["its types are known when the query meets a schema"]))
         return "\n\n".join(
@@ -152,12 +156,33 @@ class Explanation:
         return self.operator is not None and self.operator.disorder is not None
 
     @property
+    def _plan(self) -> PathPlan | None:
+        """How a compiled search runs the conditions."""
+        matcher = None if self.operator is None else self.operator.matcher
+        if isinstance(matcher, CandidateMatcher | KernelMatcher):
+            return matcher.search.plan
+        return None
+
+    @property
     def _joined(self) -> frozenset[int]:
         """The variables whose rows are found by a value."""
-        matcher = None if self.operator is None else self.operator.matcher
-        if isinstance(matcher, (CandidateMatcher, KernelMatcher)):
-            return matcher.search.plan.joined
-        return frozenset()
+        return frozenset() if self._plan is None else self._plan.joined
+
+    @property
+    def _asked(self) -> frozenset[int]:
+        """The variables for which Python is asked."""
+        return frozenset() if self._plan is None else frozenset(self._plan.asked)
+
+    def _slow(self) -> list[str]:
+        """Say where the query leaves compiled code."""
+        if self.matcher == "twin" and self._task is not None:
+            reason = plain_reason(self._task)
+            return [f"{reason}, so it is matched in plain Python: some ten thousand rows a second"]
+        return [
+            f"a part of {self._conditions[variable].name}'s condition is not compiled: Python is"
+            " asked for each row that fits otherwise, some hundred thousand times a second"
+            for variable in sorted(self._asked)
+        ]
 
     @cached_property
     def _conditions(self) -> list[Condition]:
@@ -282,7 +307,7 @@ _MATCHERS = {
     "kernel": "by the kernel, a compiled search for the preferred match of each start",
     "search": "by a compiled search for all matches of each start",
     "uncertain order": "in every order that the bound allows, by a compiled search",
-    "twin": "by the twin, plain Python, as no compiled matcher covers the query",
+    "twin": "by the twin, plain Python, as no compiled matcher covers the query; see the warnings",
 }
 
 

@@ -377,3 +377,30 @@ def test_rows_that_are_found_by_the_value_of_an_earlier_one_are_told() -> None:
     assert "found by value" in preferred.text
     apart = login.define(BUY="kind = 'buy' AND user <> LOGIN.user")
     assert "found by value" not in explain(apart, schema).text
+
+
+def test_a_query_that_leaves_compiled_code_is_warned_of(monkeypatch) -> None:
+    schema = pa.schema([("ts", pa.int64()), ("name", pa.string())])
+    near = Query().order_by("ts").pattern("A B").measures(n="COUNT(*)")
+    near = near.define(B="name <> A.name AND LEVENSHTEIN_DISTANCE(name, A.name) < 2")
+    asked = explain(near, schema)
+    assert asked.matcher == "kernel"
+    assert "inside the matcher, compiled in part, Python is asked" in asked.text
+    assert "\nwarnings\n  a part of B's condition is not compiled: Python is asked" in asked.text
+    assert "warnings" not in explain(near.define(B="name <> A.name"), schema).text
+    plain = {
+        "a condition reads MATCH_NUMBER": near.define(B="MATCH_NUMBER() < 3"),
+        "all matches are wanted, conditions read the match, and one match rules out another": (
+            near.select("all").skip_past_last_row()
+        ),
+        "the pattern has more than 62 variables": near.pattern(
+            " ".join(f"V{number}" for number in range(63))
+        ).define({}),
+    }
+    for reason, slow in plain.items():
+        explained = explain(slow, schema)
+        assert explained.matcher == "twin"
+        assert f"\nwarnings\n  {reason}" in explained.text
+        assert "so it is matched in plain Python" in explained.text
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    assert "\nwarnings\n  NUMBA_DISABLE_JIT is set" in explain(near, schema).text

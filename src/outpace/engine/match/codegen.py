@@ -8,7 +8,7 @@ it (`outpace.compiler.kernel`).
 from __future__ import annotations
 
 import decimal
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -41,26 +41,36 @@ from outpace.pattern.bound import (
     Apply,
     BoundExpression,
     Constant,
+    MatchOrdinal,
     Predicate,
     PredicateClass,
     Present,
     Read,
     ReadPlace,
+    walk,
 )
 from outpace.pattern.functions import function_of
 from outpace.pattern.functions.function import ZERO, Code, CompiledType, Term, Uncompilable, kind_of
 from outpace.pattern.values import CONTEXT
 
 #: What looks at which of two values is the lesser.
-_ORDERING: Final = ("<", "<=", ">", ">=", "min", "max")
+_ORDERING: Final = ("<", "<=", ">", ">=", "min", "max", "greatest", "least")
 
 #: The number of the form of step functions goes into the hash under which they are kept.
 _HEADER = '''\
-"""Generated predicates of one query, of form 3; see outpace.engine.match.codegen."""
+"""Generated predicates of one query, of form 4; see outpace.engine.match.codegen."""
 
-from math import sqrt
+from math import (
+    acos, asin, atan, atan2, cos, e, exp, isfinite, isinf, isnan, log, log10, log2, pi, sin, sqrt,
+    tan,
+)
+
+from numpy import ceil, float32, floor, trunc
 
 from outpace.engine.arrays import Numbers
+from outpace.engine.kernels.arithmetic import (
+    log_of_base, power, remainder, round_to, times_so_many,
+)
 from outpace.engine.kernels.path_step import find_first, find_last, path_step
 
 
@@ -70,6 +80,14 @@ def step(
     column_integers, column_floats, valid,
 ):
 '''
+
+_ASKING: Final = """
+from outpace.compiler.kernel import caller
+
+ask = caller()
+
+
+"""
 
 
 @dataclass(frozen=True)
@@ -88,6 +106,9 @@ class PathPlan:
         For each state how the rows that it waits for are found by value, or None.
     source
         The text of the function; empty without such variables.
+    asked
+        For each variable some of whose conditions have no compiled form, those: Python is asked
+        whether they hold, for rows that all else lets pass.
     """
 
     prefilters: tuple[Predicate, ...]
@@ -95,6 +116,7 @@ class PathPlan:
     layout: RecordLayout
     joins: tuple[Join | None, ...]
     source: str
+    asked: Mapping[int, BoundExpression]
 
     @property
     def compiled(self) -> bool:
@@ -115,32 +137,34 @@ class PathPlan:
             return no_step()
         return load_text(self.source).step
 
-    def path(self, block: Block, masks: Numbers) -> PathInput | None:
+    def path(self, block: Block, masks: Numbers, asked: int) -> PathInput | None:
         """Return what the function reads of a block, see `path_columns`."""
-        return path_columns(self.layout, self.joins, block, masks)
+        return path_columns(self.layout, self.joins, block, masks, asked)
 
 
 def plan_path(task: Task) -> PathPlan | None:
-    """Plan how a query's predicates run; None where one of them cannot be compiled."""
+    """Plan how a query's predicates run; None where only the twin knows what one of them reads."""
     predicates = task.bound.predicates
     layout = RecordLayout(len(predicates))
     prefilters: list[Predicate] = []
     bodies: dict[int, list[str]] = {}
     conditions: dict[int, list[BoundExpression]] = {}
-    try:
-        for variable, predicate in enumerate(predicates):
-            if predicate.kind is not PredicateClass.PATH:
-                prefilters.append(predicate)
-                continue
-            assert predicate.expression is not None
-            own, conditions[variable] = _split(predicate.expression, variable)
-            prefilters.append(_prefilter(predicate.name, own, variable))
-            bodies[variable] = _body(conditions[variable], variable, layout)
-        joins = plan_joins(waits_of_states(task.program), conditions, layout)
-    except Uncompilable:
+    asked: dict[int, BoundExpression] = {}
+    for variable, predicate in enumerate(predicates):
+        if predicate.kind is not PredicateClass.PATH:
+            prefilters.append(predicate)
+            continue
+        assert predicate.expression is not None
+        own, rest = _split(predicate.expression, variable)
+        prefilters.append(_prefilter(predicate.name, own, variable))
+        bodies[variable], conditions[variable], left, layout = _body(rest, variable, layout)
+        if left:
+            asked[variable] = _all_of(left)
+    if any(isinstance(node, MatchOrdinal) for part in asked.values() for node in walk(part)):
         return None
-    source = _source(layout, bodies) if bodies else ""
-    return PathPlan(tuple(prefilters), tuple(bodies), layout, joins, source)
+    joins = plan_joins(waits_of_states(task.program), conditions, layout)
+    source = _source(layout, bodies, asked) if bodies else ""
+    return PathPlan(tuple(prefilters), tuple(bodies), layout, joins, source, asked)
 
 
 def _split(
@@ -157,16 +181,31 @@ def _split(
 def _prefilter(name: str, own: Sequence[BoundExpression], variable: int) -> Predicate:
     if not own:
         return Predicate(name, None, PredicateClass.ALWAYS)
-    local = [at_own_row(part) for part in own]
-    whole = local[0] if len(local) == 1 else Apply(pa.bool_(), "and", tuple(local))
+    whole = _all_of([at_own_row(part) for part in own])
     return Predicate(name, whole, classify(whole))
 
 
-def _body(rest: Sequence[BoundExpression], variable: int, layout: RecordLayout) -> list[str]:
-    writer = CodeWriter(layout, variable)
-    terms = [writer.write(part) for part in rest]
+def _all_of(parts: Sequence[BoundExpression]) -> BoundExpression:
+    return parts[0] if len(parts) == 1 else Apply(pa.bool_(), "and", tuple(parts))
+
+
+def _body(
+    rest: Sequence[BoundExpression], variable: int, layout: RecordLayout
+) -> tuple[list[str], list[BoundExpression], list[BoundExpression], RecordLayout]:
+    """Return the text of a predicate, the conditions in it, those left out, and the new layout."""
+    code, terms = Code(), []
+    written, left = [], []
+    for part in rest:
+        writer = CodeWriter(layout.copy(), variable, Code(list(code.lines), code.count))
+        try:
+            terms.append(writer.write(part))
+        except Uncompilable:
+            left.append(part)
+            continue
+        layout, code = writer.layout, writer.code
+        written.append(part)
     holds = " and ".join(f"{term.known} and {term.value}" for term in terms) or "True"
-    return [*writer.code.lines, f"return 1 if {holds} else 0"]
+    return [*code.lines, f"if not ({holds}): return 0"], written, left, layout
 
 
 @dataclass
@@ -186,6 +225,9 @@ class CodeWriter:
     def write(self, expression: BoundExpression) -> Term:
         """Write an expression and return the variables that hold it."""
         match expression:
+            case Constant(value=str() | bytes()):
+                # What is known of texts is how those of columns compare.
+                return self._column(self.layout.column(expression), "row", "True")
             case Constant(value=value):
                 return _literal(value, expression.type)
             case Read(type=kind, column=column, path=path, place=place):
@@ -312,7 +354,14 @@ def _literal(value: object, data_type: pa.DataType) -> Term:
     raise Uncompilable
 
 
-def _source(layout: RecordLayout, bodies: dict[int, list[str]]) -> str:
+def _source(
+    layout: RecordLayout, bodies: Mapping[int, Sequence[str]], asked: Collection[int]
+) -> str:
+    integers = sum(kind is not CompiledType.FLOAT for kind in layout.kinds)
+    ask = (
+        f"    return ask(column_integers[{integers} * size],"
+        " (variable, depth, row, begin, run_rows, run_labels))"
+    )
     lines = [
         f"before_integers = depth * {len(layout.integers)}",
         f"after_integers = before_integers + {len(layout.integers)}",
@@ -323,5 +372,8 @@ def _source(layout: RecordLayout, bodies: dict[int, list[str]]) -> str:
     for variable, body in bodies.items():
         lines.append(f"if variable == {variable}:")
         lines.extend(f"    {line}" for line in body)
+        if variable in asked:
+            lines.append(ask)
     lines.append("return 1")
-    return _HEADER + "".join(f"    {line}\n" for line in lines)
+    header = _HEADER.replace("\n\n\n", _ASKING, 1) if asked else _HEADER
+    return header + "".join(f"    {line}\n" for line in lines)

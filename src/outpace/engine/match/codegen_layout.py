@@ -6,7 +6,8 @@ updated with every take, so that no predicate has to look at all rows of the run
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from typing import Final, cast
 
 from outpace.engine.evaluate.row import compile_scalar
@@ -63,6 +64,12 @@ class RecordLayout:
     updates: list[str] = field(default_factory=list)
     _rows: dict[tuple[str, int, int], int] = field(default_factory=dict)
     _aggregates: dict[tuple[str, int, int], Registers] = field(default_factory=dict)
+
+    def copy(self) -> RecordLayout:
+        """Return one that changes by itself."""
+        return replace(
+            self, **{field.name: copy(getattr(self, field.name)) for field in fields(self)}
+        )
 
     def bits(self, variables: frozenset[int] | None) -> int:
         """Return a set of variables as bits."""

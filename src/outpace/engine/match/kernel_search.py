@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from outpace.compiler.kernel import FEWER, is_compiled, read_only
+from outpace.compiler.kernel import FEWER, Called, integers_at, is_compiled, read_only
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels import search as kernels
 from outpace.engine.kernels.search import (
@@ -26,8 +26,10 @@ from outpace.engine.match.codegen import PathPlan, plan_path
 from outpace.engine.match.contract import Block, BlockMatches, Resume, Task, Turns
 from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
 from outpace.engine.match.kernel_masks import BlockMasks
+from outpace.engine.match.masks import Ask, bound_predicates
 from outpace.engine.rows.partition import row_type
 from outpace.errors import MatchError
+from outpace.pattern.bound import Predicate, PredicateClass
 from outpace.pattern.query import Selection
 
 #: Rows from which on it pays to wait until a query's own predicates are compiled (about a second),
@@ -89,7 +91,8 @@ class KernelSearch:
         """Search on from a cursor to the end; False where compiled arithmetic gives up."""
         step = self.plan.step()
         rules = self.rules._replace(budget=self.task.steps_allowed(block.size))
-        path = self.plan.path(block, rows.masks)
+        asked = self._asked(block)
+        path = self.plan.path(block, rows.masks, 0 if asked is None else asked.address)
         if path is None:
             return False
         room = _Room.of(path)
@@ -101,6 +104,8 @@ class KernelSearch:
             if status == kernels.DONE:
                 return True
             if status == kernels.PATH_FAILED:
+                if asked is not None and not isinstance(asked.error, Exception | None):
+                    raise asked.error
                 return False
             if status == kernels.FULL:
                 buffers.grow()
@@ -112,6 +117,32 @@ class KernelSearch:
                 turns.end(int(room.stack.paused[kernels.WORK]), start_row(cursor))
             else:
                 self._fail(status, cursor, rules.budget)
+
+    def _asked(self, block: Block) -> Called | None:
+        """Return what answers where there is no compiled condition; None where all have one."""
+        if not self.plan.asked:
+            return None
+        # Of the other variables nothing is asked.
+        nothing = (Predicate(name, None, PredicateClass.ALWAYS) for name in self.task.program.names)
+        conditions = [
+            replace(other, expression=self.plan.asked[variable], kind=PredicateClass.PATH)
+            if variable in self.plan.asked
+            else other
+            for variable, other in enumerate(nothing)
+        ]
+        bound = replace(self.task.bound, predicates=tuple(conditions))
+        predicates = bound_predicates(replace(self.task, bound=bound))(block)
+        asking: dict[int, Ask] = {}
+
+        def ask(variable: int, depth: int, row: int, begin: int, rows: int, labels: int) -> int:
+            if begin not in asking:
+                asking.clear()
+                segment = int(np.searchsorted(block.segments, begin, "right")) - 1
+                asking[begin] = predicates.asking(segment)
+            run = [taken - begin for taken in integers_at(rows, depth)]
+            return asking[begin](variable, row - begin, run, integers_at(labels, depth), 0)
+
+        return Called(ask, 6)
 
     def _fail(self, status: int, cursor: Cursor, budget: int) -> None:
         if status == kernels.OVER_BUDGET:

@@ -19,12 +19,17 @@ from outpace.pattern.functions.function import CompiledType
 
 
 def path_columns(
-    layout: RecordLayout, joins: Sequence[Join | None], block: Block, masks: Numbers
+    layout: RecordLayout,
+    joins: Sequence[Join | None],
+    block: Block,
+    masks: Numbers,
+    asked: int,
 ) -> PathInput | None:
     """Return the columns and the first registers that a step function reads, and the joined rows.
 
     None where a column cannot be computed for all rows, which a search need not ask about, or has
-    numbers that do not fit: then only the twin can tell what comes of it.
+    numbers that do not fit: then only the twin can tell what comes of it. Behind the columns is
+    the address of what is asked where there is no compiled condition.
     """
     size, kinds = block.size, layout.kinds
     frame = PredicateFrame(block.columns, block.segments)
@@ -33,7 +38,8 @@ def path_columns(
     except DataError:
         return None
     floats = sum(kind is CompiledType.FLOAT for kind in kinds)
-    integer_columns = np.zeros((len(kinds) - floats) * size, np.int64)
+    integer_columns = np.zeros((len(kinds) - floats) * size + 1, np.int64)
+    integer_columns[-1] = asked
     float_columns = np.zeros(floats * size, np.float64)
     valid = np.ones(len(kinds) * size, np.uint8)
     for number, values in enumerate(numbers_of(columns, ordered=layout.ordered)):

@@ -33,7 +33,7 @@ from outpace.pattern.functions.function import (
     Term,
     Uncompilable,
     ValueFunction,
-    both_known,
+    all_known,
     infix,
     of_floats,
     require,
@@ -45,6 +45,9 @@ from outpace.pattern.types import type_name
 
 #: The greatest power of ten that compiled code multiplies with to bring decimals to one scale.
 _POWER_MAX: Final = 15
+
+#: Intervals of fewer microseconds are exact as doubles, and so is half of one.
+_EXACT_INTERVAL: Final = 1 << 52
 
 #: An interval is a number of microseconds of 64 bits.
 _LONGEST = datetime.timedelta(microseconds=(1 << 63) - 1)
@@ -295,16 +298,20 @@ def _compiled(symbol: str) -> Compile:
 
     def write(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
         left, right = terms
-        known = both_known(left, right)
-        if node.type == pa.float64():
-            return _compiled_floats(code, symbol, terms, known)
+        known = all_known(left, right)
+        if node.type in (pa.float64(), pa.float32()):
+            return _compiled_floats(code, symbol, node, terms, known)
+        if symbol == "*" and pa.types.is_duration(node.type):
+            return _compiled_interval(code, terms, known)
         # Of a negation there is one argument, beside zero.
         first, second = node.arguments[0].type, node.arguments[-1].type
         factors = _factors(symbol, first, second, node.type)
         # What wraps around cannot be seen afterwards, so operands that could are left to the twin.
-        limit = 1 << (31 if symbol == "*" else 62)
-        for part, factor in zip(terms, factors, strict=True):
-            code.within(part.value, limit // factor)
+        if symbol == "*":
+            code.product_within(left.value, right.value)
+        else:
+            for part, factor in zip(terms, factors, strict=True):
+                code.within(part.value, (1 << 62) // factor)
         parts = [
             part.value if factor == 1 else f"{part.value} * {factor}"
             for part, factor in zip(terms, factors, strict=True)
@@ -325,7 +332,7 @@ def _factors(
 ) -> tuple[int, int]:
     """Return what operands, as they are held, are multiplied by to give a result as it is held."""
     moving = symbol in ("+", "-")
-    if result in types.SIGNED and first == second == result and symbol != "/":
+    if types.is_integer(result) and first == second == result and symbol != "/":
         return 1, 1
     if types.is_decimal(first) and types.is_decimal(second) and types.is_decimal(result):
         if symbol == "*" and result.scale == first.scale + second.scale:
@@ -357,16 +364,66 @@ def _bounds(kind: pa.DataType) -> tuple[int, int] | None:
     return None
 
 
-def _compiled_floats(code: Code, symbol: str, terms: Sequence[Term], known: str) -> Term:
+def _compiled_floats(
+    code: Code, symbol: str, node: Apply, terms: Sequence[Term], known: str
+) -> Term:
     for term in terms:
         if term.kind is CompiledType.INTEGER:
             code.exact(term.value)
     first, second = (f"float({term.value})" for term in terms)
-    if symbol != "/":
-        return code.line(f"{first} {symbol} {second}", known, CompiledType.FLOAT)
-    apart = code.line(f"{terms[1].value} != 0", "True", CompiledType.BOOLEAN).value
-    quotient = f"{first} / ({second} if {apart} else 1.0)"
-    return code.line(quotient, f"{known} and {apart}", CompiledType.FLOAT)
+    text = f"{first} {symbol} {second}"
+    if symbol in ("/", "%"):
+        known, divisor = _apart(code, terms[1], known)
+        text = f"{first} / {divisor}" if symbol == "/" else f"remainder({first}, {divisor})"
+    if node.type == pa.float32():
+        text = f"float(float32({text}))"
+    return code.line(text, known, CompiledType.FLOAT)
+
+
+def _apart(code: Code, divisor: Term, known: str) -> tuple[str, str]:
+    """Return whether a quotient is known, and a divisor that is not 0 where it is not."""
+    apart = code.line(f"{divisor.value} != 0", "True", CompiledType.BOOLEAN).value
+    return f"{known} and {apart}", f"({divisor.value} if {apart} else 1)"
+
+
+def _compiled_interval(code: Code, terms: Sequence[Term], known: str) -> Term:
+    """Write an interval times a number."""
+    terms = sorted(terms, key=lambda term: term.kind is CompiledType.FLOAT)
+    interval, number = (term.value for term in terms)
+    code.exact(interval)
+    code.lines.append(f"if not abs({interval} * {number}) < {float(_EXACT_INTERVAL)}: return -1")
+    return code.line(f"times_so_many({interval}, {number})", known, CompiledType.INTEGER)
+
+
+def _compiled_remainder(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
+    if types.is_floating(node.type):
+        return _compiled("%")(code, node, terms)
+    first, second = (argument.type for argument in node.arguments)
+    factors = _factors("-", first, second, node.type)
+    for term, factor in zip(terms, factors, strict=True):
+        code.within(term.value, (1 << 62) // factor)
+    known, divisor = _apart(code, terms[1], all_known(*terms))
+    left, right = f"{terms[0].value} * {factors[0]}", f"abs({divisor} * {factors[1]})"
+    text = f"(1 if {terms[0].value} >= 0 else -1) * (abs({left}) % {right})"
+    return code.line(text, known, CompiledType.INTEGER)
+
+
+def _compiled_quotient(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
+    if not types.is_integer(node.type):
+        raise Uncompilable
+    for term in terms:
+        code.within(term.value, 1 << 62)
+    known, divisor = _apart(code, terms[1], all_known(*terms))
+    left = terms[0].value
+    term = code.line(
+        f"(1 if ({left} < 0) == ({divisor} < 0) else -1) * (abs({left}) // abs({divisor}))",
+        known,
+        CompiledType.INTEGER,
+    )
+    code.lines.append(
+        f"if {known} and {term.value} > {types.integer_range(node.type)[1]}: return -1"
+    )
+    return term
 
 
 def _compiled_negation(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
@@ -392,10 +449,10 @@ ARITHMETIC: tuple[Function, ...] = (
              arrow=_divided_columns, numba=_compiled("/")),
     Function("div", 2, 2, _rule("div"), _divide,
              "the quotient, of integers without its fraction", "-7 div 2 = -3",
-             arrow=_divided_columns),
+             arrow=_divided_columns, numba=_compiled_quotient),
     Function("%", 2, 2, _rule("%"), _remainder,
              "the remainder, with the sign of what is divided", "-7 % 3 = -1", ("mod",),
-             arrow=_remainder_columns),
+             arrow=_remainder_columns, numba=_compiled_remainder),
     Function("negate", 1, 1, _negation, lambda s: _rounded(operator.neg, s.result),
              "with the other sign, as `-x`", "negate(3) = -3",
              arrow=_negated_column, numba=_compiled_negation,

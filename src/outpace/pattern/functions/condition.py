@@ -28,7 +28,7 @@ from outpace.pattern.functions.function import (
     Term,
     Uncompilable,
     ValueFunction,
-    both_known,
+    all_known,
     direct,
     fixed,
     infix,
@@ -70,7 +70,7 @@ def _compiled_comparison(sign: str) -> Compile:
         left, right = terms
         _check_comparable(code, node, left, right)
         text = f"{left.value} {sign} {right.value}"
-        return code.line(text, both_known(left, right), CompiledType.BOOLEAN)
+        return code.line(text, all_known(left, right), CompiledType.BOOLEAN)
 
     return write
 
@@ -79,7 +79,7 @@ def _compiled_distinction(negated: bool) -> Compile:
     def write(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
         left, right = terms
         _check_comparable(code, node, left, right)
-        both = f"({both_known(left, right)})"
+        both = f"({all_known(left, right)})"
         same = f"({both} and {left.value} == {right.value})"
         neither = f"(not ({left.known}) and not ({right.known}))"
         text = f"{same} or {neither}" if negated else f"not ({same} or {neither})"

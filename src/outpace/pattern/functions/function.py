@@ -183,6 +183,9 @@ ZERO = {CompiledType.INTEGER: "0", CompiledType.FLOAT: "0.0", CompiledType.BOOLE
 #: Integers beyond this have no exact double, and comparing the two needs more than a conversion.
 _EXACT = 1 << 53
 
+#: A product of two integers that is less fits into 64 bits, also where it was rounded.
+_PRODUCT = float(1 << 62)
+
 
 def kind_of(data_type: pa.DataType) -> CompiledType:
     """Return how values of a type are held; raise `Uncompilable` for those that are not."""
@@ -239,11 +242,22 @@ class Code:
         """Leave to the twin an integer that is not between a limit and its negative."""
         self.lines.append(f"if {value} >= {limit} or {value} <= -{limit}: return -1")
 
+    def product_within(self, left: str, right: str) -> None:
+        """Leave to the twin two integers whose product may not fit into 64 bits."""
+        self.lines.append(f"if abs(float({left}) * float({right})) >= {_PRODUCT}: return -1")
 
-def both_known(left: Term, right: Term) -> str:
-    """Return the text of whether two values are known."""
-    known = dict.fromkeys(text for text in (left.known, right.known) if text != "True")
+
+def all_known(*terms: Term) -> str:
+    """Return the text of whether all values are known."""
+    known = dict.fromkeys(term.known for term in terms if term.known != "True")
     return " and ".join(known) or "True"
+
+
+def compiled_as(text: str, kind: CompiledType = CompiledType.FLOAT) -> Compile:
+    """Return what writes a text with the values of its arguments, such as `sqrt({0})`."""
+    return lambda code, _, terms: code.line(
+        text.format(*(term.value for term in terms)), all_known(*terms), kind
+    )
 
 
 def fixed(function: ValueFunction) -> Callable[[Signature], ValueFunction]:

@@ -20,10 +20,16 @@ from outpace.pattern import types, values
 from outpace.pattern.bound import Apply, BoundExpression, Constant
 from outpace.pattern.functions.function import (
     ArrowOperand,
+    Code,
+    CompiledType,
     Function,
     MismatchError,
     Signature,
+    Term,
+    Uncompilable,
     ValueFunction,
+    all_known,
+    compiled_as,
     converted,
     fixed,
     require,
@@ -228,6 +234,31 @@ def _date_diff(signature: Signature) -> ValueFunction:
     return compute
 
 
+def _compiled_difference(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
+    if len(terms) == 2:
+        later, earlier = terms
+        text = f"{later.value} - {earlier.value}"
+        return code.line(text, all_known(*terms), CompiledType.INTEGER)
+    unit = node.arguments[0]
+    assert isinstance(unit, Constant)
+    size = _UNITS.get(str(unit.value).lower().removesuffix("s"))
+    if size is None:
+        raise Uncompilable
+    for term in terms[1:]:
+        code.within(term.value, 1 << 62)
+    held = DAY if pa.types.is_date(node.arguments[1].type) else 1
+    distance = f"({terms[2].value} - {terms[1].value})"
+    whole = f"abs({distance}) * {held} // {size // datetime.timedelta(microseconds=1)}"
+    text = f"{whole} if {distance} >= 0 else -({whole})"
+    return code.line(text, all_known(*terms[1:]), CompiledType.INTEGER)
+
+
+def _compiled_unix(code: Code, _: Apply, terms: Sequence[Term]) -> Term:
+    (term,) = terms
+    code.exact(term.value)
+    return code.line(f"float({term.value}) / 1000000.0", term.known, CompiledType.FLOAT)
+
+
 def _whole_months(first: Any, second: Any) -> int:
     """Count the months after which `first` moved is not yet past `second`."""
     months = int((second.year - first.year) * 12 + second.month - first.month)
@@ -346,12 +377,14 @@ TIMES: tuple[Function, ...] = (
              "the same, earlier", f"date_sub({_DAY}, 1) = '2024-01-30'"),
     Function("date_diff", 2, 3, _difference_rule, _date_diff,
              "whole units from one to another; with two arguments, days from the second",
-             f"date_diff('day', {_DAY}, date '2024-03-01') = 30", ("datediff", "timestampdiff")),
+             f"date_diff('day', {_DAY}, date '2024-03-01') = 30", ("datediff", "timestampdiff"),
+             numba=_compiled_difference),
     Function("to_unixtime", 1, 1, returns(pa.float64(), "timestamp"), _to_unix,
              "seconds since 1970, as a double", "to_unixtime(timestamp '1970-01-02') = 86400",
-             ("epoch",)),
+             ("epoch",), numba=_compiled_unix),
     Function("unix_timestamp", 1, 1, returns(pa.int64(), "timestamp"), _to_unix_whole,
-             "whole seconds", "unix_timestamp(timestamp '1970-01-02') = 86400"),
+             "whole seconds", "unix_timestamp(timestamp '1970-01-02') = 86400",
+             numba=compiled_as("{} // 1000000", CompiledType.INTEGER)),
     Function("from_unixtime", 1, 1, returns(pa.timestamp("us", "UTC"), "double"),
              fixed(_from_unix(EPOCH_UTC, 1)),
              "a timestamp in UTC", "hour(from_unixtime(3600)) = 1", ("timestamp_seconds",)),
@@ -369,5 +402,6 @@ TIMES: tuple[Function, ...] = (
              ("last_day",)),
     Function("to_milliseconds", 1, 1, _interval_rule,
              fixed(lambda value: value // datetime.timedelta(milliseconds=1)),
-             "an interval in milliseconds", "to_milliseconds(interval '5' second) = 5000"),
+             "an interval in milliseconds", "to_milliseconds(interval '5' second) = 5000",
+             numba=compiled_as("{} // 1000", CompiledType.INTEGER)),
 )  # fmt: skip
