@@ -59,7 +59,11 @@ PATH = (
     "date_diff('hour', A.t, t) > 12 AND to_milliseconds(t - A.t) < 180000000",
     "w * 1.5 > A.w - w OR to_unixtime(A.t) + x > 86401 OR date_diff('day', d, A.d) < -1",
     "LEVENSHTEIN_DISTANCE(s, A.s) < 1 AND x >= A.x",
-    "COUNT(DISTINCT x) < 3 OR CAST(s || A.s AS INTEGER) = 3",
+    "CARDINALITY(ARRAY_AGG(x)) < 3 OR LENGTH(s || A.s) = 2 AND x > A.x",
+    "COUNT(DISTINCT x) < 3 AND SUM(DISTINCT f) > 0.5 OR COUNT(DISTINCT B.s) = 2",
+    "BOOL_AND(x > 0) OR BOOL_OR(B.f > 0.3) AND MIN(x > 0) = (s = 'a')",
+    "MAX_BY(x, f) > MIN_BY(x, s) OR MAX_BY(A.s, A.x) = 'b'",
+    "w > AVG(w) OR PRODUCT(f) > 0.2",
     "g - A.g > 0.1 OR g * A.g <= 0.3 OR g / A.g > 1",
     "s IN (A.s, 'b') OR BITWISE_AND(x, A.x) = 1 OR COALESCE(LAST(B.s), A.s) = 'a'",
 )

@@ -61,6 +61,21 @@ def find_last(run_rows: Any, run_labels: Any, depth: int, bits: int, steps: int)
 
 
 @compiled
+def is_repeated(
+    run_rows: Any, run_labels: Any, depth: int, bits: int, row: int,
+    values: Any, at: int, valid: Any, known_at: int,
+) -> bool:  # fmt: skip
+    """Say whether a run has taken a row of some variables with the value of another row."""
+    value = values[at + row]
+    for take in range(depth):
+        if bits >> run_labels[take] & 1 and valid[known_at + run_rows[take]]:
+            other = values[at + run_rows[take]]
+            if other == value or (other != other and value != value):
+                return True
+    return False
+
+
+@compiled
 def find_first(run_rows: Any, run_labels: Any, depth: int, bits: int, steps: int) -> int:
     """Return the row of the run's first take of some variables, `steps` further in; -1: none."""
     left = steps

@@ -54,11 +54,13 @@ from outpace.pattern.functions.function import ZERO, Code, CompiledType, Term, U
 from outpace.pattern.values import CONTEXT
 
 #: What looks at which of two values is the lesser.
-_ORDERING: Final = ("<", "<=", ">", ">=", "min", "max", "greatest", "least")
+_ORDERING: Final = (
+    "<", "<=", ">", ">=", "min", "max", "min_by", "max_by", "greatest", "least",
+)  # fmt: skip
 
 #: The number of the form of step functions goes into the hash under which they are kept.
 _HEADER = '''\
-"""Generated predicates of one query, of form 4; see outpace.engine.match.codegen."""
+"""Generated predicates of one query, of form 5; see outpace.engine.match.codegen."""
 
 from math import (
     acos, asin, atan, atan2, cos, e, exp, isfinite, isinf, isnan, log, log10, log2, pi, sin, sqrt,
@@ -71,7 +73,7 @@ from outpace.engine.arrays import Numbers
 from outpace.engine.kernels.arithmetic import (
     log_of_base, power, remainder, round_to, times_so_many,
 )
-from outpace.engine.kernels.path_step import find_first, find_last, path_step
+from outpace.engine.kernels.path_step import find_first, find_last, is_repeated, path_step
 
 
 @path_step
@@ -310,6 +312,10 @@ class CodeWriter:
             value = f"float_registers[after_floats + {registers.value}]"
         else:
             value = f"registers[after_integers + {registers.value}]"
+        if registers.column is not None:
+            row = f"registers[after_integers + {registers.value}]"
+            at = self.code.line(f"max({row}, 0)", "True", CompiledType.INTEGER).value
+            return self._column(registers.column, at, f"{row} >= 0")
         if node.function in SPREADS:
             less = SPREADS[node.function]
             spread = f"{value} / float(max({count} - {less}, 1))"
@@ -317,11 +323,18 @@ class CodeWriter:
                 spread = f"sqrt({spread})"
             return self.code.line(spread, f"{count} > {less}", CompiledType.FLOAT)
         known = f"{count} > 0"
+        if registers.kind is CompiledType.BOOLEAN:
+            return self.code.line(f"{value} != 0", known, registers.kind)
         if node.function != "avg":
             return self.code.line(value, known, registers.kind)
-        if pa.types.is_duration(node.type):
-            raise Uncompilable
         divisor = f"({count} if {count} > 0 else 1)"
+        if pa.types.is_duration(node.type):
+            # Half a microsecond is rounded to the even.
+            self.code.within(value, 1 << 61)
+            whole, rest = f"({value} // {divisor})", f"({value} % {divisor} * 2)"
+            up = f"{rest} > {divisor} or ({rest} == {divisor} and {whole} % 2 != 0)"
+            text = f"{whole} + (1 if {up} else 0)"
+            return self.code.line(text, known, CompiledType.INTEGER)
         if types.is_decimal(node.type):
             # Half a digit is rounded away from zero.
             self.code.within(value, 1 << 61)

@@ -34,17 +34,25 @@ STEPS_HELD: Final = 8
 #: The aggregates that say how far values are spread, and over how many less than all it is divided.
 SPREADS: Final = {"variance": 1, "stddev": 1, "var_pop": 0, "stddev_pop": 0}
 
-#: The aggregates that registers follow.
-COMPILED_AGGREGATES: Final = ("count", "count_if", "sum", "avg", "min", "max", *SPREADS)
+#: The aggregates that registers follow, by what these hold.
+FAMILIES: Final = {
+    **{name: name for name in ("count", "count_if", "sum", "min", "max", "min_by", "max_by")},
+    **dict.fromkeys(SPREADS, "spread"),
+    "avg": "sum", "bool_and": "min", "bool_or": "max", "product": "product",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Registers:
-    """Where an aggregate is kept: the count of values, and what they come to."""
+    """Where an aggregate is kept: the count of values, and what they come to.
+
+    `column` is None, or the column that has the value, at the row that is kept.
+    """
 
     count: int
     value: int | None
     kind: CompiledType
+    column: int | None = None
 
 
 @dataclass
@@ -63,7 +71,7 @@ class RecordLayout:
     #: Lines that bring the registers from before a take to after it.
     updates: list[str] = field(default_factory=list)
     _rows: dict[tuple[str, int, int], int] = field(default_factory=dict)
-    _aggregates: dict[tuple[str, int, int], Registers] = field(default_factory=dict)
+    _aggregates: dict[tuple[object, ...], Registers] = field(default_factory=dict)
 
     def copy(self) -> RecordLayout:
         """Return one that changes by itself."""
@@ -109,25 +117,33 @@ class RecordLayout:
 
     def aggregate(self, node: Aggregate) -> Registers:
         """Return the registers of an aggregate."""
-        if node.distinct or node.function not in COMPILED_AGGREGATES:
-            raise Uncompilable
-        if len(node.arguments) > 1:
+        family = FAMILIES.get(node.function)
+        by = family in ("min_by", "max_by")
+        if family is None or len(node.arguments) > 1 + by or (by and node.distinct):
             raise Uncompilable
         bits = self.bits(node.variables)
-        column = self.column(node.arguments[0]) if node.arguments else -1
-        family = "sum" if node.function == "avg" else node.function
-        family = "spread" if node.function in SPREADS else family
-        key = (family, bits, column)
+        column = self.column(node.arguments[-1]) if node.arguments else -1
+        key = (family, bits, column, node.distinct)
         if key not in self._aggregates:
-            self._aggregates[key] = self._new_aggregate(family, bits, column)
-        return self._aggregates[key]
+            self._aggregates[key] = self._new_aggregate(family, bits, column, node.distinct)
+        found = self._aggregates[key]
+        if not by:
+            return found
+        column = self.column(node.arguments[0])
+        return replace(found, column=column, kind=self.kinds[column])
 
-    def _new_aggregate(self, family: str, bits: int, column: int) -> Registers:
+    def _new_aggregate(self, family: str, bits: int, column: int, distinct: bool) -> Registers:
         count = self._integer(0)
         before, after = _places(count)
         counted = f"{bits} >> variable & 1 != 0"
         if column >= 0:
             counted = f"{counted} and valid[{column} * size + row] != 0"
+        if distinct:
+            store = "floats" if self.kinds[column] is CompiledType.FLOAT else "integers"
+            counted = (
+                f"{counted} and not is_repeated(run_rows, run_labels, depth, {bits}, row,"
+                f" column_{store}, {self.slots[column]} * size, valid, {column} * size)"
+            )
         if family == "count_if":
             counted = f"{counted} and column_integers[{self.slots[column]} * size + row] != 0"
         self.updates.append(f"counted = {counted}")
@@ -135,9 +151,19 @@ class RecordLayout:
         if family in ("count", "count_if"):
             return Registers(count, None, CompiledType.INTEGER)
         kind = self.kinds[column]
-        if kind is CompiledType.BOOLEAN:
-            raise Uncompilable
         slot = self.slots[column]
+        if family in ("min_by", "max_by"):
+            register = self._integer(-1)
+            old, new = _places(register)
+            store = "floats" if kind is CompiledType.FLOAT else "integers"
+            value, other = (
+                f"column_{store}[{slot} * size + {at}]" for at in ("row", f"max({old}, 0)")
+            )
+            better = f"{value} < {other} or ({other} != {other} and {value} == {value})"
+            if family == "max_by":
+                better = f"{value} > {other} or ({value} != {value} and {other} == {other})"
+            self.updates.append(f"{new} = row if counted and ({old} < 0 or {better}) else {old}")
+            return Registers(count, register, kind)
         if kind is CompiledType.FLOAT:
             register, old, new = self._float()
             value = f"column_floats[{slot} * size + row]"
@@ -153,6 +179,10 @@ class RecordLayout:
                 f"{mean} = {old_mean} + distance / {after} if counted else {old_mean}",
                 f"{new} = {old} + distance * ({value} - {mean}) if counted else {old}",
             ]
+        elif family == "product":
+            self.updates.append(
+                f"{new} = ({old} if {before} > 0 else 1.0) * {value} if counted else {old}"
+            )
         elif family == "sum":
             if kind is CompiledType.INTEGER:
                 limit = 1 << 62
