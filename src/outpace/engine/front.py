@@ -496,27 +496,37 @@ class Front(Stateful):
         self, released: ReleasedEvents, *, ended: bool, again: bool = False
     ) -> Iterator[MarkSet | Deliver | Routed]:
         """Let events go on in blocks, and time with the last of them."""
-        rows = released.rows.select(self._spec.events.names)
-        if self._block_size is not None or self._retained is not None:
+        rows, certain = released.rows.select(self._spec.events.names), self.certain
+        retained, limit = self._retained, self._block_size
+        marks = retained is not None and not retained.begun
+        if limit is not None or retained is not None:
             rows = as_table(rows)
-            times = None if self._retained is None else self._retained.times(rows)
-            while rows.num_rows and (size := self._size(rows, times)) < rows.num_rows:
-                yield from self._route(rows.slice(0, size), int(NO_TIME), ended=False, again=True)
+            times = None if retained is None else retained.times(rows)
+            while size := rows.num_rows:
+                if retained is not None and times is not None:
+                    marks, size = retained.place_mark(times, certain)
+                if limit is not None:
+                    size = min(size, limit(rows))
+                if size >= rows.num_rows:
+                    break
+                piece, now = rows.slice(0, size), int(NO_TIME)
+                yield from self._route(piece, now, certain, marks=marks, ended=False, again=True)
                 rows, times = rows.slice(size), None if times is None else times[size:]
-        yield from self._route(rows, released.watermark, ended=ended, again=again)
-
-    def _size(self, rows: pa.Table, times: Integers | None) -> int:
-        """Return how many of the first rows go on together, by their times where marks count."""
-        size = rows.num_rows if self._block_size is None else self._block_size(rows)
-        if self._retained is None or times is None:
-            return size
-        return min(size, self._retained.piece_size(times, self.certain))
+        now = released.watermark
+        yield from self._route(rows, now, certain, marks=marks, ended=ended, again=again)
 
     def _route(
-        self, rows: pa.Table | RearrangedRows, watermark: int, *, ended: bool, again: bool = False
+        self,
+        rows: pa.Table | RearrangedRows,
+        watermark: int,
+        certain: int,
+        *,
+        marks: bool,
+        ended: bool,
+        again: bool,
     ) -> Iterator[MarkSet | Deliver | Routed]:
-        retained, certain = self._retained, self.certain
-        if retained is not None and retained.wants_mark:
+        retained = self._retained
+        if retained is not None and marks:
             yield self._mark(retained)
         if retained is not None and not again:
             # No more of what this step let go on comes from before.

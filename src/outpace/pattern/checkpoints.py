@@ -22,8 +22,7 @@ class CheckpointWork:
     ----------
     since, coming
         How many events went on since the last checkpoint, and how many go on now, all at once
-        where no checkpoint cuts them. None go on where a piece has ended, and the next is not
-        known: a checkpoint cuts nothing there.
+        where no checkpoint cuts them.
     certain
         Of all these, how many nothing came before any more when they went on; they are the first of
         them. Nobody goes back there.
@@ -198,12 +197,13 @@ class LeastWork(CheckpointModel):
         ratio = work.checkpoint / work.event
         best = min(math.sqrt(work.apart * ratio / work.missed), ratio / self.share)
         best = max(best, work.kept / self.most, 1)
-        whole = work.since + work.coming
-        sure = max(0, work.certain - work.since) if work.coming else work.certain
-        if work.event * sure * min(1.0, (work.coming or whole) / work.apart) > work.checkpoint:
+        dear = work.checkpoint / work.event * work.apart
+        before = min(work.certain, work.since)
+        if work.since >= best / math.sqrt(2) or before * min(work.apart, work.since) > dear:
+            # A checkpoint before what goes on now cuts nothing, and these may be as many as since.
+            return work.since
+        whole, sure = work.since + work.coming, work.certain - before
+        if sure * min(work.apart, work.coming) > dear:
             # The next time that it goes back, these would be matched once more for nothing.
             return max(1, round(min(best, work.certain)))
-        if not work.coming:
-            # The next piece may be as large as all since: now and then are as far from the best.
-            return max(1, round(best / math.sqrt(2)))
         return whole if whole < 1.5 * best else round(best)

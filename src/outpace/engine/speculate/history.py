@@ -346,9 +346,10 @@ class MatchHistory(Stateful, Generic[Mark]):
 
     def _keep(self, fresh: Sequence[GivenMatches]) -> None:
         """Note the matches that came out."""
-        places = {stretch.number: place for place, stretch in enumerate(self._stretches)}
         for (number, _), one in zip(self._fresh, fresh, strict=True):
-            place = places.get(number, 0)
+            place = len(self._stretches) - 1
+            while place and self._stretches[place].number > number:
+                place -= 1
             given = self._stretches[place].given
             self._unsure = min(self._unsure, (place, len(given)))
             given.append(one)
@@ -427,9 +428,9 @@ def _waited(found: Integers, now: int, *, is_rising: bool) -> int:
         return 0
     if not is_rising:
         return int(np.maximum(now - found, 0).sum())
-    passed = found[: found.searchsorted(now, "right")]
+    passed = found if found[-1] <= now else found[: found.searchsorted(now, "right")]
     # The sum of times may wrap around; how far they are behind does not.
-    return (now * len(passed) - int(passed.sum())) % (1 << 64)
+    return (now * len(passed) - int(np.add.reduce(passed))) % (1 << 64)
 
 
 def _tables(given: GivenMatches) -> list[pa.Table]:

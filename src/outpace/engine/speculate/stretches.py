@@ -81,10 +81,10 @@ class EventStretches(Stateful, Generic[Mark]):
         self._size = self._next = self._used = 0
         #: What going back costs, as far as somebody measures it.
         self.work = WorkEstimate()
+        #: Seconds that an event takes, and a checkpoint; None where more was measured since.
+        self._costs: tuple[float, float] | None = None
         #: All that went on lies before this time, and time has not come further.
         self.bound = int(NO_TIME)
-        #: Whether the next rows should begin a stretch; None where nobody has asked since a change.
-        self._wants: bool | None = None
 
     def __len__(self) -> int:
         return self._size
@@ -133,26 +133,17 @@ class EventStretches(Stateful, Generic[Mark]):
                 if stretch.number > before:
                     stretch.idle.append((idle, counts))
 
-    @property
-    def wants_mark(self) -> bool:
-        """Whether the next rows should begin a stretch."""
-        if not self._stretches:
-            return True
-        if self._wants is None:
-            size, sure = self._stretches[-1].size, self._stretches[-1].sure
-            self._wants = bool(size) and size >= self._interval(size, 0, sure)
-        return self._wants
-
     def measured(self, seconds: float) -> None:
         """Take how long the host worked for all that went on since it said so before."""
         self.work.measured(seconds)
-        self._wants = None
+        self._costs = None
 
     def _interval(self, since: int, coming: int, sure: int) -> int:
         """Return how many rows a stretch should have: see `CheckpointWork`."""
         work, used = self.work, self._used / max(1, self._next)
+        self._costs = self._costs or work.costs
         known = CheckpointWork(
-            since, coming, sure, self._size, *work.costs, work.apart, work.missed, used
+            since, coming, sure, self._size, *self._costs, work.apart, work.missed, used
         )
         try:
             interval = plain(self._model.interval(known))
@@ -170,24 +161,25 @@ class EventStretches(Stateful, Generic[Mark]):
         return interval
 
     def times(self, rows: pa.Table) -> Integers:
-        """Return the times of rows, for `piece_size` and `take`."""
+        """Return the times of rows, for `place_mark` and `take`."""
         return as_integers(rows.column(self._time))
 
-    def piece_size(self, times: Integers, certain: int) -> int:
-        """Return how many of the first of some rows go on together, so that marks lie well.
+    def place_mark(self, times: Integers, certain: int) -> tuple[bool, int]:
+        """Say whether some rows are to begin a stretch, and how many go on before the next mark.
 
         Nobody goes back before what is certain, so no mark lies there.
         """
-        sure = int(np.searchsorted(times, certain))
+        sure = int(times.searchsorted(certain))
         last = self._stretches[-1] if self._stretches else None
-        if last is None or self.wants_mark:
-            return max(sure, self._interval(0, len(times), sure))
-        interval = self._interval(last.size, len(times), last.sure + sure)
-        return max(1, sure, interval - last.size)
+        if last is not None:
+            interval = self._interval(last.size, len(times), last.sure + sure)
+            if not last.size or interval > last.size:
+                return False, max(1, sure, interval - last.size)
+        return True, max(1, sure, self._interval(0, len(times), sure))
 
     def mark(self, mark: Mark) -> int:
         """Begin a stretch: the front stands so now; return its number."""
-        number, self._next, self._wants = self._next, self._next + 1, None
+        number, self._next = self._next, self._next + 1
         self._stretches.append(Stretch(number, mark, self.bound))
         return number
 
@@ -199,13 +191,12 @@ class EventStretches(Stateful, Generic[Mark]):
         Who knows the times of the rows gives them.
         """
         if rows.num_rows:
-            self._wants = None
             times = self.times(rows) if times is None else times
             self.work.take(rows.num_rows)
             stretch = self._stretches[-1]
             stretch.rows.append(rows)
             stretch.size += rows.num_rows
-            stretch.sure += int(np.searchsorted(times, certain))
+            stretch.sure += int(times.searchsorted(certain))
             self._size += rows.num_rows
             self.bound = max(self.bound, int(times[-1]) + 1)
         self.bound = max(self.bound, int(watermark))
@@ -222,7 +213,6 @@ class EventStretches(Stateful, Generic[Mark]):
         self._stretches.append(first)
         self.bound = first.bound
         self._used += 1
-        self._wants = None
         self._size -= sum(stretch.size for stretch in since)
         before = sum(int(np.searchsorted(self.times(rows), time)) for rows in since[0].rows)
         self.work.go_back(before / max(1, since[0].size))
@@ -236,7 +226,7 @@ class EventStretches(Stateful, Generic[Mark]):
             behind += 1
         if behind and certain != NO_TIME:
             self._size -= sum(stretch.size for stretch in self._stretches[:behind])
-            self._stretches, self._wants = self._stretches[behind:], None
+            self._stretches = self._stretches[behind:]
 
     def state(self) -> State:
         """Return all that is kept but the marks, for `restore`."""
@@ -259,6 +249,7 @@ class EventStretches(Stateful, Generic[Mark]):
         names = ("oldest", "next", "used")
         oldest, self._next, self._used = (integer(header, name, NATURAL) for name in names)
         self.work.restore(state.part("work"))
+        self._costs = None
         require(oldest < self._next, "marks are not in their order")
         stretch = Stretch(oldest, base, integer(header, "first"))
         self.bound = integer(header, "bound")

@@ -24,7 +24,7 @@ _KEPT: Final = 0.95
 _FAR: Final = 4.0
 _KEPT_FAR: Final = 0.5
 #: How many events lie between two times of going back at most, and at first.
-_APART_MOST: Final = 1_000_000.0
+_APART_MOST: Final = 10_000_000.0
 #: How much the last time counts among these.
 _NEWS: Final = 0.75
 _MISSED_LEAST: Final = 0.01
