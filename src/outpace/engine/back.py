@@ -38,7 +38,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.snapshot import Stateful
-from outpace.engine.speculate.history import MatchHistory, ShownColumns, shown
+from outpace.engine.speculate.history import MatchHistory, ShownColumns
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.result import WindowMatches
@@ -99,10 +99,12 @@ class Back(Stateful):
         self._due: list[deque[_Due]] = [deque() for _ in range(count)]
         #: What came out within the horizon, where late events correct it, and backs as they stood.
         self._history: MatchHistory[Back] | None = None
+        one_row = spec.task is not None and spec.bound.query.rows is RowsPerMatch.ONE
+        self._columns = ShownColumns(
+            spec.found_columns, spec.output, one_row, spec.query.confirms
+        )
         if spec.corrects:
-            one_row = spec.task is not None and spec.bound.query.rows is RowsPerMatch.ONE
-            columns = ShownColumns(spec.found_columns, spec.bound.output, one_row)
-            self._history = MatchHistory(columns)
+            self._history = MatchHistory(self._columns)
         self._certain, self._oldest, self._now = int(NO_TIME), 0, int(NO_TIME)
         #: What became of matches since the part was made.
         self.changes = ChangeCounters()
@@ -116,7 +118,7 @@ class Back(Stateful):
         #: Partial matches that WITHIN ended and nobody was told of, where somebody asks for them.
         self._timed_out: list[pa.Table] = []
         self._nothing = spec.timed_out.empty_table()
-        self._no_matches = WindowMatches.none(spec.bound.output)
+        self._no_matches = WindowMatches.none(spec.output)
 
     @property
     def settled(self) -> bool:
@@ -317,11 +319,10 @@ class Back(Stateful):
             matches = self._no_matches
             if whole and (sayings := history.emit(self._certain)):
                 self.changes = self.changes.after(sayings, self._now)
-                matches = shown(self._spec.bound.output, sayings)
+                matches = emitted(self._spec.query, self._columns, sayings)
             if whole:
                 # What is forgotten was said to be certain, now at the latest.
                 history.forget(self._oldest)
-            matches = emitted(self._spec.query, matches)
         timed_out, self._timed_out = self._timed_out, []
         ended = pa.concat_tables(timed_out) if timed_out else self._nothing
         return [Emit(self._spec.query.name, matches, ended, min(self._watermarks))]

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.match.identity import MatchIds
-from outpace.engine.speculate.history import Saying
+from outpace.engine.speculate.history import Saying, ShownColumns, shown
 from outpace.engine.window_match.result import WindowMatches
-from outpace.pattern.bound import left_out
 from outpace.pattern.query import Emission, Query
 
 
@@ -135,28 +134,29 @@ class SpeculationCounters(ChangeCounters):
     checkpoint_seconds: float = 0.0
 
 
-def emitted(query: Query, matches: WindowMatches) -> WindowMatches:
+def emitted(query: Query, columns: ShownColumns, sayings: Sequence[Saying]) -> WindowMatches:
     """Return what a query lets come out of all that one step says of matches.
 
     In a step a match is taken back at most once, then confirmed or new at most once.
     """
     if query.emission is Emission.CHANGES:
-        return matches
-    # A match of which no row is shown says nothing.
-    there = np.flatnonzero(np.diff(matches.offsets))
+        return shown(columns.output, sayings)
     if query.emission is Emission.CONFIRMED:
-        certain = matches.take(there[matches.confirmed[there]])
+        sayings = [sure for one in sayings if len(sure := one.sure)]
+        matches = shown(columns.output, sayings)
         # One that comes out for the first time is new, whether it was there before or not.
-        return certain.shown_as(certain.table.drop_columns(sorted(left_out(query))), None)
-    diff = matches.diff[there]
-    come = there[diff > 0]
-    gone = there[diff < 0]
-    if len(come) and len(gone):
-        ids = matches.ids.array
-        replaced = pc.is_in(ids.take(pa.array(gone)), ids.take(pa.array(come)))
-        gone = gone[~replaced.to_numpy(zero_copy_only=False)]
-    latest = matches.take(np.concatenate([gone, come]))
-    return latest.shown_as(latest.table.drop_columns(sorted(left_out(query))), latest.said)
+        matches = matches.shown_as(matches.table, None)
+    else:
+        matches = shown(columns.output, [one for one in sayings if one.diff])
+    # A match of which no row is shown says nothing.
+    there = np.ones(len(matches), np.bool_) if columns.one_row else np.diff(matches.offsets) > 0
+    if query.emission is Emission.LATEST:
+        gone, come = (np.flatnonzero(there & (matches.diff == diff)) for diff in (-1, 1))
+        if len(come) and len(gone):
+            ids = matches.ids.array
+            replaced = pc.is_in(ids.take(pa.array(gone)), ids.take(pa.array(come)))
+            there[gone[replaced.to_numpy(zero_copy_only=False)]] = False
+    return matches if there.all() else matches.take(np.flatnonzero(there))
 
 
 def emitted_together(query: Query, parts: Sequence[WindowMatches]) -> list[WindowMatches]:

@@ -52,19 +52,14 @@ class ShownColumns:
         Those that come out.
     one_row
         Whether each match is one row, which is faster.
+    confirms
+        Whether it is said of all that become certain.
     """
 
     found: pa.Schema
     output: pa.Schema
     one_row: bool = False
-
-    def _is_said(self, name: str) -> bool:
-        return name in self.output.names and name not in self.found.names
-
-    @cached_property
-    def confirms(self) -> bool:
-        """Whether it is said of all that become certain."""
-        return self._is_said(CONFIRMED)
+    confirms: bool = True
 
     @cached_property
     def places(self) -> list[int]:
@@ -75,7 +70,12 @@ class ShownColumns:
     @cached_property
     def identifies(self) -> bool:
         """Whether ids are shown."""
-        return self._is_said(MATCH)
+        return MATCH in self.output.names and MATCH not in self.found.names
+
+    @cached_property
+    def adds(self) -> bool:
+        """Whether anything is shown beside what is found."""
+        return self.output != self.found
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,10 @@ class GivenMatches:
         return {}
 
     def _with(self, diff: int, sure: pa.Array) -> pa.Table:
-        columns = [*self._columns, repeated(diff, len(sure)), sure]
         shown = self.shown
+        if not shown.adds:
+            return self.matches.table
+        columns = [*self._columns, repeated(diff, len(sure)), sure]
         return pa.Table.from_arrays([columns[n] for n in shown.places], schema=shown.output)
 
     @cached_property
@@ -191,6 +193,15 @@ class Saying:
         """The matches."""
         matches = self._given.matches
         return matches if self._is_all else matches.part(self._begin, self._end)
+
+    @property
+    def sure(self) -> Saying:
+        """What is said of those that nothing takes back any more."""
+        if isinstance(self.certain, bool):
+            return self if self.certain else Saying(self._given, self.diff, False, 0, 0)
+        chosen, given = np.flatnonzero(self.certain), self._given
+        found, matches = given.found[chosen], given.matches.take(chosen)
+        return Saying(GivenMatches(given.shown, matches, found), self.diff, True)
 
     @property
     def is_turned(self) -> bool:
