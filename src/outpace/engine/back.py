@@ -100,9 +100,7 @@ class Back(Stateful):
         #: What came out within the horizon, where late events correct it, and backs as they stood.
         self._history: MatchHistory[Back] | None = None
         one_row = spec.task is not None and spec.bound.query.rows is RowsPerMatch.ONE
-        self._columns = ShownColumns(
-            spec.found_columns, spec.output, one_row, spec.query.confirms
-        )
+        self._columns = ShownColumns(spec.found_columns, spec.output, one_row, spec.query.confirms)
         if spec.corrects:
             self._history = MatchHistory(self._columns)
         self._certain, self._oldest, self._now = int(NO_TIME), 0, int(NO_TIME)

@@ -75,7 +75,7 @@ class ShownColumns:
     @cached_property
     def adds(self) -> bool:
         """Whether anything is shown beside what is found."""
-        return self.output != self.found
+        return not self.output.equals(self.found)
 
 
 @dataclass(frozen=True)
