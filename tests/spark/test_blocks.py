@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import outpace as op
+from outpace.engine.codec.pack import PACKED
 from outpace.files import blocks
 from outpace.files.parquet import list_files
 from outpace.files.plan import plan_files
+from outpace.hosts.spark.frame import map_blocks
 from outpace.plan.division import RANGE_FACTOR, Cut
 
 SIZE = 6000
@@ -129,3 +132,50 @@ def test_empty_files_have_no_matches(spark: SparkSession, table: pa.Table, tmp_p
     found = op.match(op.parquet(tmp_path), QUERIES["next"]).toArrow()
     assert found.num_rows == 0
     assert found.column_names == op.match(table, QUERIES["next"]).column_names
+
+
+def test_large_blocks_come_few_at_a_time(spark: SparkSession) -> None:
+    sizes = [50_000] * 8 + [0, 10, 20_000] * 3
+    rows = [(number, 0, number, bytes([number % 256]) * size) for number, size in enumerate(sizes)]
+    packed = spark.createDataFrame(
+        rows, "bucket int not null, range long not null, position long not null, block binary"
+    )
+    limits = {"maxRecordsPerBatch": "16", "maxBytesPerBatch": "2147483647"}
+    for name, limit in limits.items():
+        spark.conf.set(f"spark.sql.execution.arrow.{name}", limit)
+    try:
+        found = map_blocks(packed.repartition(1), _sizes, PACKED, _SIZES).toArrow().to_pylist()
+    finally:
+        for name in limits:
+            spark.conf.unset(f"spark.sql.execution.arrow.{name}")
+    assert sorted((row["position"], row["size"]) for row in found) == list(enumerate(sizes))
+    assert {row["filled"] for row in found} == {True}
+    # 16 rows of 8 KiB, and the block that was begun.
+    assert max(row["at_once"] for row in found) <= 16 * 8192 + 50_000
+
+
+_SIZES = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("size", pa.int64()),
+        ("filled", pa.bool_()),
+        ("at_once", pa.int64()),
+    ]
+)
+
+
+def _sizes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        cells = batch.column("block").to_pylist()
+        yield pa.RecordBatch.from_pylist(
+            [
+                {
+                    "position": position,
+                    "size": len(cell),
+                    "filled": cell == bytes([position % 256]) * len(cell),
+                    "at_once": sum(map(len, cells)),
+                }
+                for position, cell in zip(batch.column("position").to_pylist(), cells, strict=True)
+            ],
+            _SIZES,
+        )

@@ -30,6 +30,7 @@ from outpace.hosts.spark.frame import (
     BatchFunction,
     RecordBatches,
     in_batches,
+    map_blocks,
     match_frame,
     match_packed,
 )
@@ -55,6 +56,7 @@ def match_files(session: SparkSession, files: ParquetFiles, query: Query) -> Dat
     division, tasks, sent = plan.division, plan.division.tasks, for_tasks(plan)
     one = session.range(0, 1, 1, 1)
     work: Callable[[Plan[FileDivision], RecordBatches], Iterator[pa.RecordBatch]]
+    given: pa.Schema | None = None
     match division.way:
         case Way.ROWS:
             rows = rows_frame(session, division.files, plan.crossing.columns)
@@ -67,10 +69,10 @@ def match_files(session: SparkSession, files: ParquetFiles, query: Query) -> Dat
             parts, work = one, _match_in_order
         case Way.DESCRIBED:
             described = _mapped(one, partial(_describe, sent), BATCHES)
-            parts, work = placed_batches(described, tasks), _match_described
+            parts, work, given = placed_batches(described, tasks), _match_described, BATCHES
         case Way.NUMBERED:
             numbered = _mapped(one, partial(_number, sent), NUMBERED)
-            parts, work = placed_buckets(numbered, division), _match_numbered
+            parts, work, given = placed_buckets(numbered, division), _match_numbered, NUMBERED
         case Way.PACKED if division.cut.by_range:
             units = session.range(0, len(division.units))
             return match_packed(_mapped(units, partial(_pack_ranges, sent), PACKED), plan)
@@ -78,6 +80,9 @@ def match_files(session: SparkSession, files: ParquetFiles, query: Query) -> Dat
             units = session.range(0, len(division.units))
             packed = _mapped(units, partial(_pack, sent), PACKED)
             parts, work = packed.repartitionById(division.buckets, "bucket"), _match_bucket
+            given = PACKED
+    if given is not None:
+        return map_blocks(parts, partial(work, sent), given, plan.bound.output)
     return _mapped(parts, partial(work, sent), plan.bound.output)
 
 

@@ -64,6 +64,10 @@ _OTHER_ROWS: Final = (
 #: The columns that say of each row in which part of a log it lies, and where there.
 PLACED: Final = pa.schema([("__outpace_part", pa.string()), ("__outpace_offset", pa.int64())])
 
+#: Spark counts the rows that it sends at a time, so a block counts as a row for each page.
+_PAGE_BYTES: Final = 8192
+_PAGE: Final = "__outpace_page"
+
 #: Blocks of one partition are numbered from its number times this.
 _BLOCKS_MAX: Final = 1 << 32
 
@@ -204,10 +208,32 @@ def match_packed(packed: DataFrame, plan: Plan[RowDivision]) -> DataFrame:
     partitions = packed.repartition(bucket, number).sortWithinPartitions(bucket, number, position)
     output, query = plan.bound.output, plan.bound.query
     if not plan.division.merges:
-        return map_rows(partitions, partial(_match_ranges, plan), PACKED, output)
-    found = map_rows(partitions, partial(_possible_matches, plan), PACKED, PACKED)
+        return map_blocks(partitions, partial(_match_ranges, plan), PACKED, output)
+    found = map_blocks(partitions, partial(_possible_matches, plan), PACKED, PACKED)
     by_key = found.repartition(bucket).sortWithinPartitions(bucket, number)
-    return map_rows(by_key, partial(_merge, query, plan.bound.partition_by, output), PACKED, output)
+    merge = partial(_merge, query, plan.bound.partition_by, output)
+    return map_blocks(by_key, merge, PACKED, output)
+
+
+def map_blocks(
+    frame: DataFrame, change: BatchFunction, given: pa.Schema, output: pa.Schema
+) -> DataFrame:
+    """Let Python change rows with a block each; the larger these are, the fewer come at a time.
+
+    Where a session limits batches by rows alone, all blocks of a partition would come at once.
+    """
+    (block,) = (field.name for field in given if field.type == pa.binary())
+    pages = sf.expr(f"explode(sequence(0, CAST(length({block}) DIV {_PAGE_BYTES} AS INT)))")
+    first = sf.when(sf.col(_PAGE) == 0, sf.col(block)).alias(block)
+    columns = [first if name == block else sf.col(name) for name in given.names]
+    paged = frame.select("*", pages.alias(_PAGE)).select(*columns)
+    return map_rows(paged, partial(_first_pages, change, block), given, output)
+
+
+def _first_pages(
+    change: BatchFunction, block: str, batches: RecordBatches
+) -> Iterator[pa.RecordBatch]:
+    return change(batch.filter(batch.column(block).is_valid()) for batch in batches)
 
 
 def map_rows(

@@ -30,6 +30,7 @@ from outpace.hosts.spark.frame import (
     RecordBatches,
     as_planned,
     in_batches,
+    map_blocks,
     map_rows,
     match_sorted,
     order_columns,
@@ -84,7 +85,7 @@ def _by_time(rows: DataFrame, plan: Plan[RowDivision]) -> DataFrame:
         partitions = packed.repartitionById(tasks, share)
     # Every other batch first: those next to each other have rows in common, others go together.
     partitions = partitions.sortWithinPartitions(sf.pmod(number, sf.lit(2)), number, position)
-    return map_rows(partitions, partial(_match_times, plan), given, plan.bound.output)
+    return map_blocks(partitions, partial(_match_times, plan), given, plan.bound.output)
 
 
 def _with_counts(packed: DataFrame, rows: DataFrame, plan: Plan[RowDivision]) -> DataFrame:
@@ -114,13 +115,13 @@ def _in_order(rows: DataFrame, plan: Plan[RowDivision]) -> DataFrame:
     packed = map_rows(ordered, partial(_pack_in_order, plan), plan.crossing.row_schema, ORDERED)
     one = packed.repartition(1).sortWithinPartitions("position")
     if plan.division.cut is Cut.NUMBERED:
-        numbered = map_rows(one, partial(_number, plan), ORDERED, NUMBERED)
+        numbered = map_blocks(one, partial(_number, plan), ORDERED, NUMBERED)
         partitions = placed_buckets(numbered, plan.division)
         match = partial(_match_numbered, plan)
-        return map_rows(partitions, match, NUMBERED, plan.bound.output)
-    batches = map_rows(one, partial(_split, plan), ORDERED, BATCHES)
+        return map_blocks(partitions, match, NUMBERED, plan.bound.output)
+    batches = map_blocks(one, partial(_split, plan), ORDERED, BATCHES)
     partitions = placed_batches(batches, plan.division.tasks)
-    return map_rows(partitions, partial(_match_split, plan), BATCHES, plan.bound.output)
+    return map_blocks(partitions, partial(_match_split, plan), BATCHES, plan.bound.output)
 
 
 def placed_buckets(numbered: DataFrame, division: RowDivision) -> DataFrame:

@@ -48,8 +48,10 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     # Times mean the same on every machine.
     "spark.sql.session.timeZone": "UTC",
-    # Few, large batches: each one crosses to Python with a fixed cost.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # Rows cross to Python in batches of so many. A limit in bytes, too, would have Spark measure a
+    # batch anew for each row, which takes longer than sending it. No batch may have 2 GiB.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Streams keep their state in RocksDB, and write what changed of it, not all, in every batch.
