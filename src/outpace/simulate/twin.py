@@ -270,7 +270,7 @@ class Twin:
     ) -> None:
         """Simulate a vertex, then move what it sent to its successors.
 
-        What was sent to it later than `sent` is not there yet.
+        What was sent to it later than `sent` has not arrived.
         """
         state = self.states[vertex]
         outputs: list[EventSet] = []

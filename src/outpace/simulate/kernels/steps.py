@@ -104,7 +104,7 @@ def run_vertices(
     Stops before a vertex whose window is due or during whose slice a set arrives, and behind a
     vertex that fills a ring: arrays that change inside of the loop would cost more than all that it
     does. If `until` is a time, from 0 on, runs only this vertex, up to then. What was sent to it
-    later than `sent` is not there yet. Returns the place, the time, the instructions that are left,
+    later than `sent` has not arrived. Returns the place, the time, the instructions that are left,
     and whether all that these vertices had is surely done: what they sent here went to vertices
     behind them.
     """

@@ -236,7 +236,7 @@ def test_every_cast_gives_the_same_over_columns(source: str) -> None:
 def test_each_meaning_of_a_function_is_given_for_some_types() -> None:
     """One that always gives up would stand in the registry, and in the reference, for nothing."""
     given: dict[str, set[str]] = {"arrow": set(), "numba": set(), "catalyst": set()}
-    names = ("long", "double", "text", "flag", "stamp", "date")
+    names = ("long", "double", "text", "flag", "stamp", "date", "span")
     cast = ex.Cast(ex.Name(("whole",)), pa.int64(), False)
     scope, frame = _scope(COLUMNS), PredicateFrame(COLUMNS)
     for call in (cast, *_calls(names, names, (1, "a%", 1.5))):

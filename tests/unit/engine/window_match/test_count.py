@@ -12,7 +12,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import outpace as op
-from outpace.engine.match import contract, graph, twin
+from outpace.engine.match import choose, contract, graph, partitions, twin
 from outpace.engine.window_match import count as module
 
 
@@ -224,6 +224,8 @@ def test_a_count_by_the_twin_is_refused_when_its_steps_are_spent(windows, monkey
     query = op.Query().order_by("ts").pattern("A ->> B").measures(n="1")
     query = query.define(B="ts > A.ts AND CLASSIFIER(A) = 'A'")
     query = query.within(9) if windows is None else query.over(windows)
+    for place in (choose, partitions):
+        monkeypatch.setattr(place, "make_candidate_matcher", lambda _: None)
     monkeypatch.setattr(twin, "_STEPS_AT_ONCE", 10)
     found = op.search({"ts": range(400)}, query)
     assert found.count() > 1000

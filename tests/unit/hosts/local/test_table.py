@@ -20,7 +20,7 @@ from rich.console import Console
 
 import outpace as op
 from outpace.compiler.kernel import head_start
-from outpace.engine.match import graph, twin
+from outpace.engine.match import choose, graph, partitions, twin
 from outpace.report.progress import Bar
 
 DIP = (
@@ -320,6 +320,8 @@ def test_whatever_does_not_fit_into_memory_is_said_so(windows, ask, monkeypatch)
 
     query = op.Query().order_by("ts").pattern("A ->> B").measures(n="1")
     query = query.define(B="ts > A.ts AND CLASSIFIER(A) = 'A'")
+    for place in (choose, partitions):
+        monkeypatch.setattr(place, "make_candidate_matcher", lambda _: None)
     monkeypatch.setattr(twin._EmittedMatches, "found", full)
     with pytest.raises(op.MatchError, match="the matches do not fit into memory") as caught:
         ask(pa.table({"ts": range(40)}), query if windows is None else query.over(windows))
