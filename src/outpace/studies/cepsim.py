@@ -246,9 +246,8 @@ def strategies(rates: Sequence[int], seconds: float) -> Iterator[Row]:
                     (figures.STRATEGY_LATENCY, 1000 * result.latency("consumer")),
                     (figures.STRATEGY_THROUGHPUT, result.throughput("consumer")),
                 ):
-                    paper = figures.said_of_strategy(figure, first, second, rate)
                     setting = f"{curve}, {rate:,} events/s"
-                    yield Row(figure.name, setting, value, figure.unit, paper, curve, rate)
+                    yield Row(figure.name, setting, value, figure.unit, None, curve, rate)
 
 
 def ticks(lengths: Sequence[float], copies: int, seconds: float) -> Iterator[Row]:

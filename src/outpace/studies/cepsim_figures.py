@@ -1,8 +1,8 @@
 """The figures of the study `cepsim`: what the paper did and found, and what is done here.
 
 What stands here of the paper is what its text says in words and numbers; numbers that only a curve
-or a table in an image shows are not read off it. The numbers of table 5 are those that the author's
-thesis has in the same table.
+or a table in an image shows are not read off it, and count as not given. The numbers of table 5 are
+those that the author's thesis has in the same table.
 """
 
 from __future__ import annotations
@@ -261,63 +261,3 @@ TICKS: Final[Mapping[tuple[str, int], tuple[float, float]]] = {
     ("two VMs", 100): (9_865.01, 10.05858),
     ("two VMs", 1000): (12_636.47, 3.10690),
 }
-
-#: By figure: up to which rate the text says what of it.
-_SAID_UP_TO: Final[Mapping[str, tuple[tuple[int, str], ...]]] = {
-    Q1_LATENCY.name: (
-        (1_000, "within 1 % of Storm"),
-        (20_000, "within 7.5 % of Storm"),
-        (22_500, "below Storm, which is overloaded"),
-    ),
-    Q1_THROUGHPUT.name: ((20_000, "almost no error"), (22_500, "drops")),
-    Q2_LATENCY.name: (
-        (99, "some error"),
-        (22_499, "close to Storm"),
-        (25_000, "level; Storm's spikes"),
-    ),
-    Q2_THROUGHPUT.name: ((22_499, "very small error"),),
-    NETWORKED_LATENCY.name: (
-        (27_500, "within 7 % of Storm"),
-        (30_000, "within Storm's confidence interval"),
-    ),
-    NETWORKED_THROUGHPUT.name: ((30_000, "no error"),),
-}
-
-
-def said_of_rate(figure: Figure, rate: float) -> str | None:
-    """Return what the paper says of a rate in figures 11 to 13; None if it says nothing.
-
-    Examples
-    --------
-    >>> said_of_rate(Q1_LATENCY, 10_000)
-    'within 7.5 % of Storm'
-    """
-    return next((words for most, words in _SAID_UP_TO[figure.name] if rate <= most), None)
-
-
-def said_of_placement(placement: int) -> str | None:
-    """Return what the paper says of a placement of table 4; None if it says nothing.
-
-    Examples
-    --------
-    >>> said_of_placement(2)
-    'little above placement 4'
-    """
-    return {1: "can overload the VM", 2: "little above placement 4"}.get(placement)
-
-
-def said_of_strategy(figure: Figure, scheduling: str, allocation: str, rate: float) -> str | None:
-    """Return what the paper says of a combination in figure 16; None if it says nothing.
-
-    Examples
-    --------
-    >>> said_of_strategy(STRATEGY_THROUGHPUT, "simple", "uniform", 10_000)
-    'considerably below Storm'
-    """
-    is_latency, is_high = figure is STRATEGY_LATENCY, rate >= 10_000
-    if scheduling == "simple":
-        words = "above Storm" if is_latency else "considerably below Storm"
-        return words if is_high else None
-    if allocation == "weighted" and is_high:
-        return "below Storm" if is_latency else "a lower maximum"
-    return "close to Storm"

@@ -67,8 +67,7 @@ def placements(seconds: float) -> Iterator[Row]:
         latency = sum(queries["latency"].to_pylist()) / queries.num_rows
         throughput = sum(queries["throughput"].to_pylist()) / queries.num_rows
         place = f"placement {number}"
-        paper = figures.said_of_placement(number)
-        yield Row(name, f"{place}, latency", 1000 * latency, "ms", paper, "here", place)
+        yield Row(name, f"{place}, latency", 1000 * latency, "ms", None, "here", place)
         yield Row(
             name, f"{place}, throughput of a query", throughput, "events/s", float(PLACED_RATE)
         )
@@ -140,6 +139,5 @@ def _rows(
         took = 1000 * result.latency("consumer")
         reached.append(result.throughput("consumer"))
         for figure, value in ((latency, took), (throughput, reached[-1])):
-            paper = figures.said_of_rate(figure, rate)
-            yield Row(figure.name, setting, value, figure.unit, paper, "here", rate)
+            yield Row(figure.name, setting, value, figure.unit, None, "here", rate)
     yield Row(throughput.name, "the highest of all", max(reached), "events/s", highest)

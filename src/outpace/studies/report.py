@@ -213,10 +213,10 @@ def paper_text(paper: Paper) -> str:
     Examples
     --------
     >>> paper_text(330_000.0), paper_text("falls"), paper_text(None)
-    ('330,000', 'falls', '')
+    ('330,000', 'falls', 'not given')
     """
     if paper is None:
-        return ""
+        return "not given"
     return paper if isinstance(paper, str) else number_text(paper)
 
 

@@ -54,8 +54,8 @@ def test_q1_comes_to_the_papers_highest_throughput() -> None:
     assert found["11b", "22,500 events/s"] < 21_500
     assert found["11b", "25,000 events/s"] < found["11b", "22,500 events/s"]
     assert found["11a", "100 events/s"] < found["11a", "20,000 events/s"]
-    said = [row.paper for row in rows if row.figure == "11b"]
-    assert said == ["almost no error", "almost no error", "drops", None, 21_000.0]
+    # Beside our numbers stand numbers alone, and of rates the text has none.
+    assert [row.paper for row in rows if row.figure == "11b"] == [None] * 4 + [21_000.0]
 
 
 def test_q2_spans_orders_of_magnitude_up_to_the_papers_highest_throughput() -> None:
