@@ -36,7 +36,6 @@ from outpace.simulate.calibration.calibrated_scenario import (
     calibrated_text,
 )
 from outpace.simulate.calibration.procedure import (
-    ESTIMATED_AT,
     CalibrationPace,
     CalibrationResult,
     measure_costs,
@@ -45,7 +44,7 @@ from outpace.simulate.scenario import Scenario
 
 #: How long is measured, and with `--quick`.
 PACE: Final = CalibrationPace(warm=90.0, seconds=40.0, turns=2, full=6)
-QUICK: Final = CalibrationPace(warm=5.0, seconds=8.0, turns=1, full=3)
+QUICK: Final = CalibrationPace(warm=5.0, seconds=8.0, turns=1, full=3, batches=3, rates=(0.15, 0.7))
 
 #: The rate of the scenario's producer, as a part of the maximum throughput.
 _WRITTEN_AT: Final = 0.5
@@ -179,7 +178,6 @@ def _comments(subject: MeasuredRun, found: CalibrationResult, mips: float) -> li
     costs, counts = found.costs, found.counts
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     rates = ", ".join(f"{rate:,.0f} ({count})" for rate, count in found.rates.items())
-    parts = ", ".join(f"{part:g}" for part in ESTIMATED_AT)
     return [
         f"{subject.name}: what a stream on Spark costs, as outpace simulate calibrate measured it.",
         f"When and where: {now}, {platform.machine()}, local[{subject.cores}]; batches of at most "
@@ -188,7 +186,7 @@ def _comments(subject: MeasuredRun, found: CalibrationResult, mips: float) -> li
         "the times of batches at several rates.",
         f"An event costs {seconds_text(costs.latency.seconds)} by latency: the slope of that line"
         f"{_hidden(costs.latency.exact)}.",
-        f"  Events/s, {parts} of the greatest, with the batches that counted: {rates}.",
+        f"  Events/s, with the batches that counted: {rates}.",
         f"An event costs {seconds_text(costs.throughput.seconds)} by maximum throughput: "
         f"{costs.events_per_second:,.0f} events/s in {found.full} batches right after each other, "
         f"without what a batch costs{_hidden(costs.throughput.exact)}.",

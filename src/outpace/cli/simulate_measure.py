@@ -16,7 +16,7 @@ import outpace as op
 from outpace.cli.run_input import DataFormat, format_of, split_name
 from outpace.cli.run_query import read_query
 from outpace.cli.stream_input import LOG, StreamInput
-from outpace.cli.stream_query import Additions, found
+from outpace.cli.stream_query import Additions, check_query, found
 from outpace.errors import BindError, DataError, did_you_mean
 from outpace.hosts.spark.session import own_session
 from outpace.ingest.files import csv, json_lines, parquet
@@ -52,6 +52,7 @@ def setting_of(measured: MeasuredRun, folder: Path) -> StreamSetting:
         raise BindError("the query has no order of events", where=measured.query, hint="ORDER BY")
     time = order[0].column
     name, place = split_name(measured.events)
+    check_query(request, [_log_input(name or "input", place, 1)], Additions())
     table = _events(place, folder, time)
 
     def matching(session: SparkSession, path: str, most: int) -> DataFrame:

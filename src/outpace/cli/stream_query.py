@@ -23,6 +23,7 @@ from outpace.pattern.join import Join
 from outpace.pattern.notation.disorder import parse_disorder
 from outpace.pattern.query import Emission, Query
 from outpace.statement.split import whole_table
+from outpace.statement.streamable import needs_all_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -172,6 +173,20 @@ def check_query(request: Request, inputs: Sequence[StreamInput], additions: Addi
                 where=str(request.path),
                 hint="write DISORDER SLACK '2 s' into the clause, or into the join",
             )
+    _check_rows(request)
+
+
+def _check_rows(request: SqlText) -> None:
+    if found := needs_all_rows(request.statement()):
+        what, span = found
+        raise request.located(
+            UnsupportedError(
+                f"{what} needs all matches, and a stream has no end",
+                span=span,
+                text=request.text,
+                hint="leave it out, or run the statement over a table: outpace run",
+            )
+        )
 
 
 def _check_inputs(request: Request, inputs: Sequence[StreamInput]) -> None:

@@ -543,6 +543,8 @@ WINDOW = """SELECT count(*) OVER w FROM orders WINDOW w AS (ORDER BY ts
         (JOIN, [*SIDES, "--late-to", "late"], "a statement has no side outputs"),
         (JOIN, [*SIDES[:2], *SIDES[:2]], "two inputs are called 'orders'"),
         (FIRST, SIDES, "a query reads one input, not 2"),
+        (JOIN.replace("*", "count(*)"), SIDES, "the aggregate count needs all matches"),
+        (f"{JOIN} ORDER BY id", SIDES, "ORDER BY needs all matches"),
         (WINDOW, SIDES[:2], "a row pattern in a window does not go with a stream"),
         (JOIN, [], "there is no input"),
     ],

@@ -48,9 +48,6 @@ SETTINGS: Final = {
     "spark.sql.streaming.fileSink.log.deletion": "false",
 }
 
-#: The least number of batches that are waited for at a rate.
-BATCHES_LEAST: Final = 5
-
 #: How often the query is looked at, in seconds; each look takes Spark some time.
 _LOOK: Final = 0.25
 
@@ -121,13 +118,13 @@ class LiveStream:
         self._folder = folder
         self._setting = setting
 
-    def at_rate(self, rate: float, seconds: float) -> RateStretch:
-        """Feed at a rate for a time, or longer until there have been some batches."""
+    def at_rate(self, rate: float, seconds: float, batches: int) -> RateStretch:
+        """Feed at a rate for a time, or longer until there have been so many batches."""
         first = self._batches_done
         self._tell(rate=rate)
         began = time.time()
         until = began + _PATIENCE * max(seconds, self._setting.trigger)
-        while (now := time.time()) < began + seconds or self._batches_done < first + BATCHES_LEAST:
+        while (now := time.time()) < began + seconds or self._batches_done < first + batches:
             self._check(now < until)
             time.sleep(_LOOK)
         return RateStretch(rate, began, time.time())

@@ -35,9 +35,6 @@ from outpace.simulate.calibration.live_stream import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The rates that costs are estimated from, as parts of the greatest one, rising.
-ESTIMATED_AT: Final = (0.1, 0.3, 0.5, 0.7)
-
 #: Before anything counts, events come at this part of the greatest rate that batches allow.
 _WARM_AT: Final = 0.1
 
@@ -56,12 +53,18 @@ class CalibrationPace:
         How often rates rise and fall again when costs are estimated.
     full
         The batches at full speed, before the rates and after them.
+    batches
+        The least number of batches that are waited for at a rate.
+    rates
+        The rates that costs are estimated from, as parts of the greatest one, rising.
     """
 
     warm: float
     seconds: float
     turns: int
     full: int
+    batches: int = 5
+    rates: tuple[float, ...] = (0.1, 0.3, 0.5, 0.7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ def measure_costs(
     """
     _warm(session, setting, pace, on_step)
     with counting(session) as counts, live_stream(session, setting) as live:
-        _begin(live, setting)
+        _begin(live, setting, pace)
         on_step("full speed")
         full = _full(live, setting, pace.full)
         size, seconds = (
@@ -120,9 +123,9 @@ def measure_costs(
         )
         greatest = size / max(setting.trigger, seconds)
         stretches = []
-        for part in pace.turns * (*ESTIMATED_AT, *reversed(ESTIMATED_AT)):
+        for part in pace.turns * (*pace.rates, *reversed(pace.rates)):
             on_step(f"{part * greatest:,.0f} events/s")
-            stretches.append(live.at_rate(part * greatest, pace.seconds / 2))
+            stretches.append(live.at_rate(part * greatest, pace.seconds / 2, pace.batches))
         on_step("full speed")
         full += _full(live, setting, pace.full)
         batches = live.batches()
@@ -162,13 +165,13 @@ def measure_rates(
     _warm(session, setting, pace, on_step)
     # Metrics are counted here as well, so that batches do the same as when costs were estimated.
     with counting(session), live_stream(session, setting) as live:
-        _begin(live, setting)
+        _begin(live, setting, pace)
         for _ in range(repeat):
             for own, (rate, overload) in zip(stretches, rates, strict=True):
                 if overload:
                     live.drain()
                 on_step(f"{rate:,.0f} events/s")
-                own.append(live.at_rate(rate, pace.seconds))
+                own.append(live.at_rate(rate, pace.seconds, pace.batches))
                 if overload:
                     live.drain()
         live.drain()
@@ -189,13 +192,13 @@ def _warm(
     on_step("warm-up")
     with live_stream(session, replace(setting, trigger=0.0)) as live:
         live.at_full_speed(2)
-        live.at_rate(_low_rate(setting), pace.warm)
+        live.at_rate(_low_rate(setting), pace.warm, pace.batches)
 
 
-def _begin(live: LiveStream, setting: StreamSetting) -> None:
+def _begin(live: LiveStream, setting: StreamSetting, pace: CalibrationPace) -> None:
     """Let a query that has just started load what it needs."""
     live.at_full_speed(1)
-    live.at_rate(_low_rate(setting), setting.trigger)
+    live.at_rate(_low_rate(setting), setting.trigger, pace.batches)
 
 
 def _low_rate(setting: StreamSetting) -> float:
