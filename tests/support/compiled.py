@@ -105,9 +105,9 @@ def _table(rows):
     )
 
 
-def task_of(query, table):
+def task_of(query, table, *, timeouts=False):
     try:
-        return prepare(query, table.schema)
+        return prepare(query, table.schema, timeouts=timeouts)
     except BindError:
         assume(False)
 
@@ -117,6 +117,15 @@ def outcome_of(matcher, block, resume):
         return matcher(block, resume)
     except MatchError as error:
         return error.message
+
+
+def same_partial(one, other):
+    """Compare the partial matches of two outcomes."""
+    assert (one.timed_out is None) == (other.timed_out is None)
+    if one.timed_out is not None:
+        for name in ("segment", "start", "offsets", "rows", "positions", "settled", "awaited"):
+            left, right = (getattr(each.timed_out, name).tolist() for each in (one, other))
+            assert left == right, f"timed out: {name}"
 
 
 def prefix_of(task, table, size, watermark):

@@ -49,11 +49,14 @@ DONE, FULL, STACK_FULL, MEMO_FULL = 0, 1, 2, 3
 OVER_BUDGET, NO_TARGET, TARGET_IS_FIRST, PATH_FAILED = 4, 5, 6, 7
 #: There is more to do; the next call goes on exactly where this one stopped.
 PAUSED = 8
+#: More room is needed for partial matches that timed out.
+TOLD_FULL = 9
 
 #: Places in `Stack.paused`: one more than the depth that a paused search has come to (0: the next
 #: start is to be searched from its beginning), the steps that it has taken, the work of a call, and
-#: the matches and takes that there were before this start.
+#: the matches and takes that there were before this start, then those of partial matches.
 HELD_DEPTH, HELD_STEPS, WORK, HELD_MATCHES, HELD_TAKES = 0, 1, 2, 3, 4
+HELD_TOLD, HELD_TOLD_TAKES = 5, 6
 
 #: A time before any time.
 NO_TIME = -(1 << 63)
@@ -68,7 +71,11 @@ REACHED_END = (1 << 63) - 1
 NO_ROW = (1 << 63) - 1
 
 #: Marks in `Stack.timed_out`.
-TIMED_OUT, FRUITFUL = 1, 2
+TIMED_OUT, FRUITFUL, ENDED_HERE, LONGER = 1, 2, 4, 8
+
+#: Which partial matches are told of that WITHIN ended: none; each run that it ended and that could
+#: not go on otherwise; and where a run may be found twice, those that went on, too, marked LONGER.
+TELL_NONE, TELL_ENDED, TELL_ALL = 0, 1, 2
 
 #: A search begins to remember failures after this many takes.
 MEMO_AFTER = 64
@@ -116,7 +123,8 @@ class SearchRules(NamedTuple):
     `start_bits` are the variables that can be first, and `second_bits` those that must come right
     after, where that holds for every match, else 0. The search of one start is given up after
     `budget` steps; a call pauses after about `work` steps and rows looked at. With `every`, all
-    runs of each start are wanted, not the preferred one alone.
+    runs of each start are wanted, not the preferred one alone. `tells` says which partial matches
+    are wanted, of starts without a match.
     """
 
     path: int
@@ -133,6 +141,7 @@ class SearchRules(NamedTuple):
     budget: int
     work: int
     every: bool
+    tells: int
 
 
 class SegmentRows(NamedTuple):
@@ -214,10 +223,11 @@ class Stack(NamedTuple):
     """Room for one search: a frame for each take so far and one before the first.
 
     A frame holds the take and what is left to try after it; `timed_out` says whether WITHIN,
-    counted from this start, had a part in what failed after it (1), and whether there may be a
-    match (2). `integers` and `floats` are the registers of compiled predicates, those of the empty
-    run first. The memo holds failures; `memo_state` is the number of entries, whether it is in use,
-    the stamp of the current start, and the entries before it. `paused` says where a call paused.
+    counted from this start, had a part in what failed after it (1), whether there may be a match
+    (2), whether WITHIN ended this very run (4), and whether it went on or was a match (8).
+    `integers` and `floats` are the registers of compiled predicates, those of the empty run first.
+    The memo holds failures; `memo_state` is the number of entries, whether it is in use, the stamp
+    of the current start, and the entries before it. `paused` says where a call paused.
     """
 
     state: Numbers
@@ -293,8 +303,12 @@ def search(
     stack: Stack,
     cursor: Cursor,
     out: Buffers,
+    told: Buffers,
 ) -> int:
-    """Search from the cursor on, fill the buffers, and say how the call ended."""
+    """Search from the cursor on, fill the buffers, and say how the call ended.
+
+    `told` takes partial matches that WITHIN ended, laid out as matches are.
+    """
     masks, times = rows.masks, rows.times
     size = len(masks)
     first_move, target, link = program.first_move, program.target, program.link
@@ -310,7 +324,8 @@ def search(
     integers, floats = stack.integers, stack.floats
     memo_keys, memo_stamps, memo_state = stack.memo_keys, stack.memo_stamps, stack.memo_state
     next_row, number = cursor.next_row, cursor.number
-    out_counts = out.counts
+    out_counts, told_counts = out.counts, told.counts
+    tells = rules.tells != TELL_NONE
     begins, visibles, stops, withins = rows.begin, rows.visible, rows.stop, rows.within
     ended = rows.ended
     wanted_rows, looked = cursor.wanted, cursor.looked
@@ -395,6 +410,8 @@ def search(
                 memo_state[3] = memo_state[0]
                 paused[HELD_MATCHES] = out_counts[0]
                 paused[HELD_TAKES] = out_counts[1]
+                paused[HELD_TOLD] = told_counts[0]
+                paused[HELD_TOLD_TAKES] = told_counts[1]
                 frame_state[0] = 0
                 frame_row[0] = start - 1
                 frame_event[0] = start
@@ -477,7 +494,7 @@ def search(
                                 if timed_out:
                                     reach = max(reach, event)
                                     passed = max(passed, deadline)
-                                    frame_timed_out[depth] |= TIMED_OUT
+                                    frame_timed_out[depth] |= TIMED_OUT | ENDED_HERE
                                     break
                                 if event >= end:
                                     if ended:
@@ -670,13 +687,13 @@ def search(
                     frame_alive[depth] = alive
                     frame_released[depth] = released
                     run_rows[depth] = event
+                    frame_timed_out[depth] |= LONGER
                     depth += 1
                     if depth + 1 >= frames:
                         next_row[segment] = start
                         cursor.reach[segment] = reach
                         cursor.passed[segment] = passed
-                        out_counts[0] = paused[HELD_MATCHES]
-                        out_counts[1] = paused[HELD_TAKES]
+                        _forget_start(paused, out_counts, told_counts)
                         return STACK_FULL
                     steps += 1
                     if steps > rules.budget:
@@ -730,11 +747,10 @@ def search(
                             times, depth, run_rows, frame_state,
                         ):  # fmt: skip
                             next_row[segment] = start
-                            out_counts[0] = paused[HELD_MATCHES]
-                            out_counts[1] = paused[HELD_TAKES]
+                            _forget_start(paused, out_counts, told_counts)
                             return FULL
                         if verdict.outcome != FAILED:
-                            frame_timed_out[depth] |= FRUITFUL
+                            frame_timed_out[depth] |= FRUITFUL | LONGER
                     else:
                         reach = max(reach, verdict.reach)
                         passed = max(passed, verdict.passed)
@@ -752,25 +768,41 @@ def search(
                 # Nothing is left to try after this take.
                 if depth == 0:
                     break
-                if memo_on and frame_timed_out[depth] < FRUITFUL:
+                marks = frame_timed_out[depth]
+                longer = marks & LONGER
+                noted = rules.tells == TELL_ALL if longer else tells and marks & ENDED_HERE != 0
+                if noted and not _note_match(
+                    told, segment, start, longer, 0, NO_TIME, times, depth, run_rows, frame_state
+                ):
+                    next_row[segment] = start
+                    cursor.reach[segment] = reach
+                    cursor.passed[segment] = passed
+                    _forget_start(paused, out_counts, told_counts)
+                    return TOLD_FULL
+                if memo_on and marks & FRUITFUL == 0:
                     if 2 * memo_state[0] >= len(memo_keys):
                         next_row[segment] = start
                         cursor.reach[segment] = reach
                         cursor.passed[segment] = passed
-                        out_counts[0] = paused[HELD_MATCHES]
-                        out_counts[1] = paused[HELD_TAKES]
+                        _forget_start(paused, out_counts, told_counts)
                         return MEMO_FULL
                     key = (state - 1) * size + row
                     place = memo_slot(memo_keys, memo_stamps, stamp, key)
                     if memo_keys[place] != key or memo_stamps[place] != ANY_START:
                         memo_keys[place] = key
                         # What another start has looked at, this one has not.
-                        depends = rules.within_kind == WITHIN_FIRST and frame_timed_out[depth] != 0
+                        depends = rules.within_kind == WITHIN_FIRST and marks & TIMED_OUT != 0
                         memo_stamps[place] = stamp if depends or sweeping else ANY_START
                         memo_state[0] += 1
                 depth -= 1
-                frame_timed_out[depth] |= frame_timed_out[depth + 1]
+                frame_timed_out[depth] |= marks & (TIMED_OUT | FRUITFUL)
 
+            if tells:
+                if outcome == FAILED:
+                    _settle_told(told, int(paused[HELD_TOLD]), times, reach, passed)
+                else:
+                    told_counts[0] = paused[HELD_TOLD]
+                    told_counts[1] = paused[HELD_TOLD_TAKES]
             if outcome == PENDING:
                 if not sweeping:
                     break
@@ -801,9 +833,9 @@ def search(
                         following = found
                     elif rules.skip_strict:
                         return NO_TARGET if found < 0 else TARGET_IS_FIRST
-            told = following if sweeping else number[segment] + 1
+            named = following if sweeping else number[segment] + 1
             if not _note_match(
-                out, segment, start, told, reach, passed, times, depth, run_rows, frame_state
+                out, segment, start, named, reach, passed, times, depth, run_rows, frame_state
             ):
                 next_row[segment] = start
                 cursor.reach[segment] = reach
@@ -893,6 +925,23 @@ def _note_match(
     out.counts[0] = matches + 1
     out.counts[1] = takes + depth
     return True
+
+
+@compiled_within
+def _forget_start(paused: Numbers, out_counts: Numbers, told_counts: Numbers) -> None:
+    """Forget what was noted of a start that is searched again."""
+    out_counts[0] = paused[HELD_MATCHES]
+    out_counts[1] = paused[HELD_TAKES]
+    told_counts[0] = paused[HELD_TOLD]
+    told_counts[1] = paused[HELD_TOLD_TAKES]
+
+
+@compiled_within
+def _settle_told(told: Buffers, first: int, times: Numbers, reach: int, passed: int) -> None:
+    """Say of the partial matches of a start what had to be known for them."""
+    for each in range(first, told.counts[0]):
+        told.reach[each] = reach
+        told.passed[each] = time_to_pass(times, reach, passed)
 
 
 @compiled_within

@@ -7,7 +7,7 @@ first whose end needs rows that have not come.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -33,6 +33,7 @@ from outpace.engine.match.kernel_search import (
     first_ordinals,
     make_search,
 )
+from outpace.engine.match.task import take_partial_matches
 from outpace.engine.match.twin import TwinMatcher
 from outpace.pattern.query import Consume, Per, Selection, Skip
 
@@ -86,12 +87,19 @@ class CandidateMatcher:
     def _run(self, block: Block, resume: Resume) -> Outcome | None:
         cursor = cursor_at(block, resume)._replace(looked=np.zeros(block.size, np.int64))
         begin = cursor.next_row.copy()
-        room = MatchRoom.of(block.size)
-        if not self.search.run(kernels.search, block, self.search.rows(block), cursor, room):
+        room, told = MatchRoom.of(block.size), MatchRoom.none(block.size)
+        rows = self.search.rows(block)
+        if not self.search.run(kernels.search, block, rows, cursor, room, told):
             return None
         out = room.arrays
         runs = _Runs.of(block, out, self._repeated(out) if self._ambiguous else None)
-        return _outcome(block, resume, runs, self._per_start, cursor, begin)
+        outcome, full = _outcome(block, resume, runs, self._per_start, cursor, begin)
+        if not self._task.timeouts:
+            return outcome
+        partial = self.search.timed_out(block, told.arrays)
+        done = partial.start < outcome.keep_from[partial.segment]
+        done[np.isin(partial.start, full)] = False
+        return replace(outcome, timed_out=take_partial_matches(partial, np.flatnonzero(done)))
 
     def _repeated(self, out: Buffers) -> Booleans:
         """Mark the runs that are the same match as one before them."""
@@ -189,8 +197,8 @@ def _first_of(keys: Integers) -> Integers:
 
 def _outcome(
     block: Block, resume: Resume, runs: _Runs, per_start: int, cursor: Cursor, begin: Integers
-) -> Outcome:
-    """Emit what is final, and say where the segments go on."""
+) -> tuple[Outcome, Integers]:
+    """Emit what is final, say where the segments go on, and which starts have all their matches."""
     low, base = block.segments[:-1], first_ordinals(block)
     base = np.where(low < block.segments[1:], base, resume.next_start)
     group_rank, rank = runs.rank()
@@ -230,7 +238,7 @@ def _outcome(
         completed_to=np.maximum(completed + base, 0),
         consumed=[np.zeros(0, np.int64)] * len(low),
     )
-    return Outcome(found, after, np.minimum(following, block.segments[1:]))
+    return Outcome(found, after, np.minimum(following, block.segments[1:])), full.start
 
 
 def _behind(runs: _Runs, low: Integers, completed: Integers, barrier: Integers) -> Booleans:

@@ -37,7 +37,7 @@ def choose_matcher(task: Task) -> Matcher:
     if task.bound.uncertainty is not None:
         return UncertainMatcher(task)
     compiled: Matcher | None = None
-    if not (task.timeouts or is_disabled()):
+    if not is_disabled():
         if task.bound.query.effective_selection is Selection.ALL:
             compiled = make_graph_matcher(task) or make_candidate_matcher(task)
         else:
@@ -49,8 +49,6 @@ def plain_reason(task: Task) -> str:
     """Say why no compiled matcher covers a query that the twin matches."""
     if is_disabled():
         return "NUMBA_DISABLE_JIT is set"
-    if task.timeouts:
-        return "partial matches that time out are wanted"
     if not fits_bits(task.program):
         return f"the pattern has more than {BITS_MAX} variables, or ways to go on at one place"
     if plan_path(task) is None:

@@ -48,6 +48,23 @@ def is_ambiguous(program: Program) -> bool:
     return False
 
 
+def repeats_runs(program: Program) -> bool:
+    """Say whether two runs that go on differently may begin with one list of (event, variable).
+
+    Examples
+    --------
+    >>> from outpace.engine.match.program import compile_program
+    >>> from outpace.pattern.ast import Alternate, Var, concat
+    >>> ways = [concat([Var("A"), Var(name)]) for name in "BC"]
+    >>> repeats_runs(compile_program(ways[0], ("A", "B", "C")))
+    False
+    >>> repeats_runs(compile_program(Alternate(tuple(ways)), ("A", "B", "C")))
+    True
+    """
+    reached = [_targets(moves) for moves in (program.initial, *program.follow)]
+    return any(_pairs(program, each, each) for each in reached)
+
+
 def _targets(moves: tuple[Transition, ...]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(move.target for move in moves if move.target != ACCEPT))
 

@@ -1,13 +1,13 @@
 """The fast matcher for preferred matches: masks for whole columns, then one compiled search.
 
-It gives exactly what the twin gives, for the queries that `make_kernel` accepts: no timed-out
-partial matches, sets that fit into bits, and predicates over the match that compile.
+It gives exactly what the twin gives, for the queries that `make_kernel` accepts: sets that fit into
+bits, and predicates over the match that compile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -18,7 +18,6 @@ from outpace.engine.arrays import Integers
 from outpace.engine.kernels import search as kernels
 from outpace.engine.kernels.chain import search_chain
 from outpace.engine.kernels.chains import sweep_chain, walk_chains
-from outpace.engine.kernels.results import latest_arrivals
 from outpace.engine.kernels.search import Buffers, Cursor, SegmentRows
 from outpace.engine.kernels.strict import search_strict
 from outpace.engine.match.contract import (
@@ -30,7 +29,6 @@ from outpace.engine.match.contract import (
     Turns,
     empty_block,
 )
-from outpace.engine.match.finality import wait_for_time
 from outpace.engine.match.kernel_arrays import rules
 from outpace.engine.match.kernel_search import (
     KernelSearch,
@@ -39,6 +37,7 @@ from outpace.engine.match.kernel_search import (
     first_ordinals,
     found_matches,
     make_search,
+    settled,
     start_row,
 )
 from outpace.engine.match.program import ACCEPT, Program
@@ -87,8 +86,10 @@ class KernelMatcher:
         self.search = search
         self._task = task
         self._twin = TwinMatcher(task)
-        self._chain = chain_steps(task)
-        self._kernel = search_strict if is_strict(task) else kernels.search
+        # Partial matches that time out are told of by the search for patterns of every kind.
+        self._chain = None if task.timeouts else chain_steps(task)
+        strict = is_strict(task) and not task.timeouts
+        self._kernel = search_strict if strict else kernels.search
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
@@ -104,7 +105,7 @@ class KernelMatcher:
         cursor = cursor_at(block, resume)
         if self.search.rules.consume != kernels.CONSUME_NONE:
             cursor = cursor._replace(consumed=_consumed(block, resume))
-        buffers = MatchRoom.of(block.size)
+        buffers, told = MatchRoom.of(block.size), MatchRoom.none(block.size)
         if self._chain is not None:
             past_last = self.search.rules.skip == kernels.SKIP_PAST_LAST
             self._run_chain(
@@ -113,9 +114,12 @@ class KernelMatcher:
                 cursor,
                 buffers,
             )
-        elif not self.search.run(self._kernel, block, rows, cursor, buffers):
+        elif not self.search.run(self._kernel, block, rows, cursor, buffers, told):
             return None
-        return _outcome(block, resume, cursor, buffers.arrays)
+        outcome = _outcome(block, resume, cursor, buffers.arrays)
+        if not self._task.timeouts:
+            return outcome
+        return replace(outcome, timed_out=self.search.timed_out(block, told.arrays))
 
     @property
     def is_chain(self) -> bool:
@@ -254,7 +258,7 @@ def _reads_run(task: Task) -> bool:
 
 def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outcome:
     begin = block.segments[:-1]
-    found = found_matches(out, *_settled(block, out, int(out.counts[0])))
+    found = found_matches(out, *settled(block, out))
     after = Resume(
         next_start=(block.ordinals[begin] + (cursor.next_row - begin)).astype(np.int64),
         barrier=resume.barrier.copy(),
@@ -280,22 +284,3 @@ def _consumed_from(block: Block, cursor: Cursor) -> list[Integers]:
         block.ordinals[low:high][cursor.consumed[low:high] != 0].astype(np.int64)
         for low, high in zip(cursor.next_row, block.segments[1:], strict=True)
     ]
-
-
-def _settled(block: Block, out: Buffers, matches: int) -> tuple[Integers, Integers | None]:
-    """Return the arrival number of the row that made each match final, and the time awaited."""
-    if block.size and block.arrivals is block.ordinals:
-        # One partition that arrived in order: rows need not be looked at to know their numbers.
-        settled: Integers = np.minimum(out.reach[:matches] - 1, block.size)
-        settled += int(block.arrivals[0])
-    else:
-        settled = np.empty(matches, np.int64)
-        latest_arrivals(
-            block.arrivals,
-            block.segments,
-            out.segment[:matches],
-            out.reach[:matches],
-            block.next_arrival,
-            settled,
-        )
-    return wait_for_time(block, out.segment[:matches], settled, out.passed[:matches])

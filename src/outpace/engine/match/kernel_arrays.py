@@ -14,6 +14,7 @@ from outpace.engine.arrays import Numbers
 from outpace.engine.kernels import search
 from outpace.engine.match.after import skip_variables
 from outpace.engine.match.contract import Task
+from outpace.engine.match.count_ambiguity import repeats_runs
 from outpace.engine.match.program import ACCEPT, Hold, Negation, Program, Transition, completing
 from outpace.pattern.ast import Link
 from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
@@ -65,8 +66,9 @@ def fits_bits(program: Program) -> bool:
     )
 
 
-def program_arrays(program: Program) -> search.ProgramArrays:
-    """Return a program as arrays."""
+def program_arrays(task: Task) -> search.ProgramArrays:
+    """Return the program of a task as arrays."""
+    program = task.program
     by_state = states(program)
     moves = [move for state in by_state for move in state]
     initial = len(by_state[0])
@@ -101,7 +103,10 @@ def program_arrays(program: Program) -> search.ProgramArrays:
         ),
         ends=_integers(_bits(n.variable for n in state if not n.immediate) for state in ends),
         ends_next=_integers(_bits(n.variable for n in state if n.immediate) for state in ends),
-        strict_next=_integers([0, *(_strict_next(program, moves) for moves in by_state[1:])]),
+        strict_next=_integers(
+            0 if state == 0 or task.timeouts else _strict_next(program, moves)
+            for state, moves in enumerate(by_state)
+        ),
         waits=_integers(waits_of_states(program)),
     )
 
@@ -139,7 +144,8 @@ def rules(task: Task, path_variables: Iterable[int]) -> search.SearchRules:
     return search.SearchRules(
         path=path,
         start_bits=_bits(program.positions[target].variable for target in targets),
-        second_bits=_second_bits(program),
+        # Where partial matches are told of, none is left out because it surely fails.
+        second_bits=0 if task.timeouts else _second_bits(program),
         matches_empty=program.matches_empty,
         within_kind=kind,
         skip=_SKIPS[skip.skip],
@@ -147,11 +153,18 @@ def rules(task: Task, path_variables: Iterable[int]) -> search.SearchRules:
         skip_strict=skip.strict,
         consume=_CONSUMES[query.consumption],
         limit=limits[0] if limits else -1,
-        memo=path == 0,
+        memo=path == 0 and not task.timeouts,
         budget=task.step_budget,
         work=task.pace.work,
         every=query.effective_selection is Selection.ALL,
+        tells=_tells(task),
     )
+
+
+def _tells(task: Task) -> int:
+    if not task.timeouts:
+        return search.TELL_NONE
+    return search.TELL_ALL if repeats_runs(task.program) else search.TELL_ENDED
 
 
 def _integers(values: Iterable[int]) -> Numbers:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from outpace.compiler.kernel import FEWER, Called, integers_at, is_compiled, read_only
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels import search as kernels
+from outpace.engine.kernels.results import latest_arrivals
 from outpace.engine.kernels.search import (
     Buffers,
     Cursor,
@@ -23,10 +24,19 @@ from outpace.engine.kernels.search import (
 )
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.codegen import PathPlan, plan_path
-from outpace.engine.match.contract import Block, BlockMatches, Resume, Task, Turns
+from outpace.engine.match.contract import (
+    Block,
+    BlockMatches,
+    PartialMatches,
+    Resume,
+    Task,
+    Turns,
+)
+from outpace.engine.match.finality import wait_for_time
 from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.masks import Ask, bound_predicates
+from outpace.engine.match.task import take_partial_matches
 from outpace.engine.rows.partition import row_type
 from outpace.errors import MatchError
 from outpace.pattern.bound import Predicate, PredicateClass
@@ -47,8 +57,7 @@ def make_search(task: Task) -> KernelSearch | None:
     """Return the compiled search of a task, or None where only the twin will do."""
     bound = task.bound
     if (
-        task.timeouts
-        or not fits_bits(task.program)
+        not fits_bits(task.program)
         # Where time runs backwards, no event ends the wait.
         or (bound.within is not None and bound.descending[0])
     ):
@@ -63,7 +72,7 @@ class KernelSearch:
     def __init__(self, task: Task, plan: PathPlan) -> None:
         self.task = task
         self.plan = plan
-        self._program: ProgramArrays = program_arrays(task.program)
+        self._program: ProgramArrays = program_arrays(task)
         self.rules: SearchRules = rules(task, plan.variables)
         self._masks = BlockMasks(plan.prefilters)
 
@@ -87,8 +96,12 @@ class KernelSearch:
         rows: SegmentRows,
         cursor: Cursor,
         buffers: MatchRoom,
+        told: MatchRoom | None = None,
     ) -> bool:
-        """Search on from a cursor to the end; False where compiled arithmetic gives up."""
+        """Search on from a cursor to the end; False where compiled arithmetic gives up.
+
+        `told` takes partial matches that timed out, where they are wanted.
+        """
         step = self.plan.step()
         rules = self.rules._replace(budget=self.task.steps_allowed(block.size))
         asked = self._asked(block)
@@ -97,10 +110,12 @@ class KernelSearch:
             return False
         room = _Room.of(path)
         turns = Turns(self.task, block.size)
+        rooms = [buffers]
+        if kernel is kernels.search:
+            rooms.append(told or MatchRoom.none(block.size))
         while True:
-            status = kernel(
-                step, self._program, rules, rows, path, room.stack, cursor, buffers.arrays
-            )
+            given = (each.arrays for each in rooms)
+            status = kernel(step, self._program, rules, rows, path, room.stack, cursor, *given)
             if status == kernels.DONE:
                 return True
             if status == kernels.PATH_FAILED:
@@ -109,6 +124,8 @@ class KernelSearch:
                 return False
             if status == kernels.FULL:
                 buffers.grow()
+            elif status == kernels.TOLD_FULL:
+                rooms[1].grow()
             elif status == kernels.STACK_FULL:
                 room.deepen(path)
             elif status == kernels.MEMO_FULL:
@@ -117,6 +134,37 @@ class KernelSearch:
                 turns.end(int(room.stack.paused[kernels.WORK]), start_row(cursor))
             else:
                 self._fail(status, cursor, rules.budget)
+
+    def timed_out(self, block: Block, told: Buffers) -> PartialMatches:
+        """Return the partial matches that a search told of, each once."""
+        partial = found_matches(told, *settled(block, told))
+        awaited = partial.awaited
+        found = PartialMatches(
+            partial.segment,
+            partial.start,
+            partial.offsets,
+            partial.rows,
+            partial.positions,
+            partial.settled,
+            np.full(len(partial.start), NO_TIME) if awaited is None else awaited,
+        )
+        if self.rules.tells != kernels.TELL_ALL:
+            return found
+        return take_partial_matches(found, self._told_once(found, partial.number))
+
+    def _told_once(self, partial: PartialMatches, longer: Integers) -> Integers:
+        """Return those that are not the same as one before them, or as one that went on."""
+        variables = self.task.variables
+        first: dict[tuple[int, bytes, bytes], int] = {}
+        for each in range(len(partial.start)):
+            low, high = partial.offsets[each : each + 2]
+            labels = variables[partial.positions[low:high]]
+            key = (int(partial.start[each]), partial.rows[low:high].tobytes(), labels.tobytes())
+            if longer[each]:
+                first[key] = -1
+            else:
+                first.setdefault(key, each)
+        return np.sort(np.array([place for place in first.values() if place >= 0], np.int64))
 
     def _asked(self, block: Block) -> Called | None:
         """Return what answers where there is no compiled condition; None where all have one."""
@@ -215,7 +263,7 @@ def _stack(frames: int, memo: int, path: PathInput) -> Stack:
         memo_keys=np.zeros(memo, np.int64),
         memo_stamps=np.zeros(memo, np.int64),
         memo_state=np.zeros(4, np.int64),
-        paused=np.zeros(5, np.int64),
+        paused=np.zeros(7, np.int64),
     )
 
 
@@ -229,6 +277,11 @@ class MatchRoom:
     def of(size: int) -> MatchRoom:
         """Return room for a block: matches that do not overlap fit, and a little overlap does."""
         return MatchRoom(_room(size, size + size // 4, size))
+
+    @staticmethod
+    def none(size: int) -> MatchRoom:
+        """Return no room, of the kind that a block needs."""
+        return MatchRoom(_room(0, 0, size))
 
     def grow(self) -> None:
         """Double the room, at least so that the match that did not fit does."""
@@ -323,6 +376,26 @@ def found_matches(out: Buffers, settled: Integers, awaited: Integers | None = No
         settled=settled,
         awaited=awaited,
     )
+
+
+def settled(block: Block, out: Buffers) -> tuple[Integers, Integers | None]:
+    """Return the arrival number of the row that made each match final, and the time awaited."""
+    matches = int(out.counts[0])
+    if block.size and block.arrivals is block.ordinals:
+        # One partition that arrived in order: rows need not be looked at to know their numbers.
+        last: Integers = np.minimum(out.reach[:matches] - 1, block.size)
+        last += int(block.arrivals[0])
+    else:
+        last = np.empty(matches, np.int64)
+        latest_arrivals(
+            block.arrivals,
+            block.segments,
+            out.segment[:matches],
+            out.reach[:matches],
+            block.next_arrival,
+            last,
+        )
+    return wait_for_time(block, out.segment[:matches], last, out.passed[:matches])
 
 
 def start_row(cursor: Cursor) -> int:

@@ -10,7 +10,15 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import EVENT_ID
-from outpace.engine.match.contract import Block, BlockMatches, Matcher, Outcome, Resume, Task
+from outpace.engine.match.contract import (
+    Block,
+    BlockMatches,
+    Matcher,
+    Outcome,
+    PartialMatches,
+    Resume,
+    Task,
+)
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.program import ACCEPT, compile_program
 from outpace.engine.rows.partition import (
@@ -141,4 +149,18 @@ def take_matches(found: BlockMatches, order: Integers) -> BlockMatches:
         found.settled[order],
         confirmed=None if found.confirmed is None else found.confirmed[order],
         awaited=None if found.awaited is None else found.awaited[order],
+    )
+
+
+def take_partial_matches(partial: PartialMatches, order: Integers) -> PartialMatches:
+    """Return some of the partial matches, in the order of their numbers given."""
+    offsets, source = taken_lists(partial.offsets, order)
+    return PartialMatches(
+        partial.segment[order],
+        partial.start[order],
+        offsets,
+        partial.rows[source],
+        partial.positions[source],
+        partial.settled[order],
+        partial.awaited[order],
     )

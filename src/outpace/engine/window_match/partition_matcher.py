@@ -44,7 +44,7 @@ from outpace.engine.match.task import (
     count_starts,
     fingerprint,
     take_matches,
-    taken_lists,
+    take_partial_matches,
 )
 from outpace.engine.rows.deadlines import NEVER, Deadlines
 from outpace.engine.rows.partition import (
@@ -380,7 +380,7 @@ class PartitionMatcher(Stateful):
                 partial.settled, partial.awaited, block.arrivals[partial.start]
             )
             order = order[self._deadlines_of(block, partial)[order] <= now]
-            timed_out = timed_out_table(self.task, block, _take_partial(partial, order))
+            timed_out = timed_out_table(self.task, block, take_partial_matches(partial, order))
         return found[0], timed_out
 
     def _deadlines_of(self, block: Block, partial: PartialMatches) -> Integers:
@@ -600,16 +600,3 @@ def _grouped(values: Integers, grouping: Grouping) -> Integers:
     grouped = pooled(len(values), values.dtype)
     scatter_rows(values, grouping.scatter, grouped)
     return grouped
-
-
-def _take_partial(partial: PartialMatches, order: Integers) -> PartialMatches:
-    offsets, source = taken_lists(partial.offsets, order)
-    return PartialMatches(
-        partial.segment[order],
-        partial.start[order],
-        offsets,
-        partial.rows[source],
-        partial.positions[source],
-        partial.settled[order],
-        partial.awaited[order],
-    )

@@ -35,8 +35,9 @@ def sharable(task: Task, matcher: Matcher) -> bool:
     It is not where matches are counted. The first starts of a window may differ, see `entrance`.
     """
     query = task.bound.query
-    if not isinstance(matcher, KernelMatcher) or query.effective_skip.strict:
-        # Where a match is an error, it must be known that a window has it.
+    if not isinstance(matcher, KernelMatcher) or query.effective_skip.strict or task.timeouts:
+        # Where a match is an error, it must be known that a window has it; a match that timed out
+        # is of one window.
         return False
     if _closes_freely(task) or query.consumption is not Consume.NONE:
         return False

@@ -6,7 +6,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
-from support.compiled import LOCAL, PATH, WORKS, outcome_of, prefix_of, tables, task_of
+from support.compiled import (
+    LOCAL,
+    PATH,
+    WORKS,
+    outcome_of,
+    prefix_of,
+    same_partial,
+    tables,
+    task_of,
+)
 from support.properties import examples
 from support.strategies import patterns
 
@@ -74,6 +83,7 @@ def _same(one, other, everything):
         left, right = (getattr(each.resume, name).tolist() for each in (one, other))
         assert left == right, name
     assert one.keep_from.tolist() == other.keep_from.tolist()
+    same_partial(one, other)
 
 
 def _awaited(found):
@@ -82,7 +92,7 @@ def _awaited(found):
 
 def _compare(query, table, cut, watermark, work, *, everything=True):
     """Compare on the whole, on a part, and on the whole behind that part."""
-    task = task_of(query, table)
+    task = task_of(query, table, timeouts=query.bound is not None and cut % 2 == 1)
     make = make_candidate_matcher if everything else make_kernel
     matcher = make(replace(task, pace=Pace(work)))
     assert matcher is not None

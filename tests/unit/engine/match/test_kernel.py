@@ -7,7 +7,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
-from support.compiled import LOCAL, PATH, WORKS, outcome_of, prefix_of, tables, task_of
+from support.compiled import (
+    LOCAL,
+    PATH,
+    WORKS,
+    outcome_of,
+    prefix_of,
+    same_partial,
+    tables,
+    task_of,
+)
 from support.properties import examples
 from support.strategies import patterns
 
@@ -76,11 +85,12 @@ def _same(one, other):
     consumed = [list(map(np.ndarray.tolist, each.resume.consumed)) for each in (one, other)]
     assert consumed[0] == consumed[1]
     assert one.keep_from.tolist() == other.keep_from.tolist()
+    same_partial(one, other)
 
 
 def _compare(query, table, cut, watermark, work=0):
     """Compare both, on the whole and on a part; compiled code pauses wherever it can."""
-    task = task_of(query, table)
+    task = task_of(query, table, timeouts=query.bound is not None and cut % 2 == 1)
     kernel = make_kernel(replace(task, pace=Pace(work)))
     assert kernel is not None
     twin = TwinMatcher(task)
@@ -186,7 +196,6 @@ def test_overlapping_matches_outgrow_the_first_buffers():
 def test_what_the_kernel_does_not_cover_is_left_to_the_twin():
     table = _letters("ab")
     query = Query().order_by("ts").pattern("A B").measures(n="COUNT(*)")
-    assert make_kernel(prepare(query, table.schema, timeouts=True)) is None
     numbers = query.define(B="MATCH_NUMBER() < 3")
     assert make_kernel(prepare(numbers, table.schema)) is None
 
