@@ -68,10 +68,16 @@ def test_no_checkpoints_bring_the_peak_below_what_is_matched_again():
 
 
 class EqualCosts(MeasuredCosts):
-    """Each step takes a millisecond, so that a run is always the same."""
+    """Each step takes a millisecond, so that a run is always the same; kinds are counted."""
 
-    def of(self, act, *kind, size=0):
-        return act(), 1e-3
+    def __init__(self):
+        super().__init__()
+        self.kinds = Counter()
+
+    def of(self, act, kind, size=0):
+        made = act()
+        self.kinds[kind if isinstance(kind, str) else kind(made)] += 1
+        return made, 1e-3
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,8 @@ def test_a_run_gives_what_the_query_gives(instances, alpha, every):
     stream = stream_of(300, RAMP)
     disorder = op.Speculative(600, alpha=alpha, checkpoints=every)
     setting = RunSetting(disorder, SIZE, SLIDE, instances, 700.0)
-    run = VirtualHost(setting, stream, keeps=True, costs=EqualCosts()).drive()
+    costs = EqualCosts()
+    run = VirtualHost(setting, stream, keeps=True, costs=costs).drive()
     current, confirmed = Counter(), 0
     for row in pa.concat_tables(run.matches).to_pylist():
         current[row["first"], row["last"]] += row["diff"]
@@ -90,7 +97,8 @@ def test_a_run_gives_what_the_query_gives(instances, alpha, every):
     found = op.match(stream, sequence_query(SIZE, SLIDE, 1)).to_pylist()
     assert +current == Counter((row["first"], row["last"]) for row in found)
     assert confirmed == len(found)
-    assert run.corrections > 0
+    assert costs.kinds["front back"] == run.corrections > 0
+    assert costs.kinds["front"] > 0
     assert run.late == 0
     assert run.given - run.retracted == len(found)
     assert (run.arrived < run.tentative).all()
