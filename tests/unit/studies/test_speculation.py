@@ -25,7 +25,6 @@ from outpace.studies.speculation_figures import FACTORS, INTERVALS, TICKS
 from outpace.studies.speculation_runs import LOAD_S, MeasuredCosts, RunSetting, VirtualHost
 from outpace.studies.speculation_stream import (
     APART,
-    PAPER_RAMP,
     DelayRamp,
     loads_of,
     sequence_query,
@@ -33,6 +32,8 @@ from outpace.studies.speculation_stream import (
 )
 from outpace.studies.speculation_ticks import ticks
 
+#: The delays of section 7.6.4.
+PAPER_RAMP = DelayRamp(begin=100_000, end=1_000_000)
 SIZE, SLIDE = 60, 20
 RAMP = DelayRamp(begin=500, end=2500, every=200)
 
