@@ -165,9 +165,9 @@ class EventStretches(Stateful, Generic[Mark]):
         last = self._stretches[-1] if self._stretches else None
         if last is not None:
             interval = self._interval(last.size, len(times), last.sure + sure)
-            if not last.size or interval > last.size:
-                return False, max(1, sure, interval - last.size)
-        return True, max(1, sure, self._interval(0, len(times), sure))
+            if interval > last.size:
+                return False, max(sure, interval - last.size)
+        return True, max(sure, self._interval(0, len(times), sure))
 
     def mark(self, mark: Mark) -> int:
         """Begin a stretch: the front stands so now; return its number."""
@@ -216,9 +216,8 @@ class EventStretches(Stateful, Generic[Mark]):
         behind = 0
         while behind + 1 < len(self._stretches) and self._stretches[behind + 1].bound <= certain:
             behind += 1
-        if behind and certain != NO_TIME:
-            self._size -= sum(stretch.size for stretch in self._stretches[:behind])
-            self._stretches = self._stretches[behind:]
+        self._size -= sum(stretch.size for stretch in self._stretches[:behind])
+        del self._stretches[:behind]
 
     def state(self) -> State:
         """Return all that is kept but the marks, for `restore`."""
