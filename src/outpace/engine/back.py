@@ -103,11 +103,10 @@ class Back(Stateful):
         self._columns = ShownColumns(spec.found_columns, spec.output, one_row, spec.query.confirms)
         if spec.corrects:
             self._history = MatchHistory(self._columns)
-        self._certain, self._oldest, self._now = int(NO_TIME), 0, int(NO_TIME)
+        #: What the front said last, of a step of which more may follow.
+        self._routed = Routed(0)
         #: What became of matches since the part was made.
         self.changes = ChangeCounters()
-        #: Whether more blocks of the same step follow.
-        self._again = False
         #: What each instance promised last: who has not answered has no windows, and no time.
         self._horizons = [ENDED] * count
         self._watermarks = [int(NO_TIME)] * count
@@ -150,8 +149,7 @@ class Back(Stateful):
                 self._receive(message.instance, message.answer)
             case Routed():
                 self._arrived, self._ended = message.arrived, message.ended
-                self._certain, self._again = message.certain, message.again
-                self._oldest, self._now = message.oldest, message.now
+                self._routed = message
             case TurnEnded():
                 return self._complete()
             case Deliver():
@@ -159,7 +157,7 @@ class Back(Stateful):
                 self._due[message.instance].append(_Due(self._arrived))
             case MarkSet():
                 for due in self._due:
-                    due.append(_Due(self._arrived, message.number))
+                    due.append(_Due(self._arrived, message.mark))
                 self._settle()
             case WentBack():
                 self._go_back(message.mark)
@@ -313,14 +311,15 @@ class Back(Stateful):
         if (history := self._history) is not None:
             history.give(matches)
             # What is found once more is compared as a whole.
-            whole = not history.went_back or not (self._again or any(self._due))
+            routed = self._routed
+            whole = not history.went_back or not (routed.more or any(self._due))
             matches = self._no_matches
-            if whole and (sayings := history.emit(self._certain)):
-                self.changes = self.changes.after(sayings, self._now)
+            if whole and (sayings := history.emit(routed.certain)):
+                self.changes = self.changes.after(sayings, routed.now)
                 matches = emitted(self._spec.query, self._columns, sayings)
             if whole:
                 # What is forgotten was said to be certain, now at the latest.
-                history.forget(self._oldest)
+                history.forget(routed.oldest)
         timed_out, self._timed_out = self._timed_out, []
         ended = pa.concat_tables(timed_out) if timed_out else self._nothing
         return [Emit(self._spec.query.name, matches, ended, min(self._watermarks))]

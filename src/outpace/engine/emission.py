@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.match.identity import MatchIds
-from outpace.engine.speculate.history import Saying, ShownColumns, shown
+from outpace.engine.speculate.history import Saying, ShownColumns, with_sayings
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.query import Emission, Query
 
@@ -140,14 +140,14 @@ def emitted(query: Query, columns: ShownColumns, sayings: Sequence[Saying]) -> W
     In a step a match is taken back at most once, then confirmed or new at most once.
     """
     if query.emission is Emission.CHANGES:
-        return shown(columns.output, sayings)
+        return with_sayings(columns.output, sayings)
     if query.emission is Emission.CONFIRMED:
         sayings = [sure for one in sayings if len(sure := one.sure)]
-        matches = shown(columns.output, sayings)
+        matches = with_sayings(columns.output, sayings)
         # One that comes out for the first time is new, whether it was there before or not.
         matches = matches.shown_as(matches.table, None)
     else:
-        matches = shown(columns.output, [one for one in sayings if one.diff])
+        matches = with_sayings(columns.output, [one for one in sayings if one.diff])
     # A match of which no row is shown says nothing.
     there = np.ones(len(matches), np.bool_) if columns.one_row else np.diff(matches.offsets) > 0
     if query.emission is Emission.LATEST:

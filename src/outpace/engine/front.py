@@ -263,26 +263,23 @@ class Front(Stateful):
             message = EventsArrived(message.rows)
         released = self.intake.take(message)
         if self._retained is not None and isinstance(message, EventsArrived) and message.load:
-            self._retained.measured(message.load.worked)
+            self._retained.work.measured(message.load.worked)
         self._lost = not self.intake.in_order
         ended = whole or (isinstance(message, SourceEnded) and message.source is None)
         said: list[Move] = [*self.intake.aside(released)]
         correcting = released.correcting
         goes_back = correcting is not None and correcting.num_rows > 0
-        if goes_back:
-            assert correcting is not None
-            if self._retained is not None and not self._retained.begun:
-                said.append(self._mark(self._retained))
-            back, rows = self._go_back(correcting, released.rows)
-            said.append(back)
+        if correcting is not None and goes_back:
+            back, again = self._go_back(correcting)
+            said += back
             fresh = released.rows.num_rows
-            known = rows.slice(0, rows.num_rows - fresh)
-            if self._schedule is not None and fresh and is_worth_recalling(len(known), fresh):
+            if self._schedule is not None and fresh and is_worth_recalling(len(again), fresh):
                 # What instances have goes on apart from what is new to all.
-                again = replace(released, rows=known, watermark=int(NO_TIME))
-                said += self._blocks(again, ended=False, again=True)
-                rows = rows.slice(rows.num_rows - fresh)
-            released = replace(released, rows=rows)
+                apart = replace(released, rows=again, watermark=int(NO_TIME))
+                said += self._blocks(apart, ended=False, more=True)
+            else:
+                rows = as_table(released.rows.select(again.column_names))
+                released = replace(released, rows=pa.concat_tables([again, rows]))
         if ended and released.rows.num_rows and not whole:
             # What events decide comes before what their end does.
             said += self._blocks(released, ended=False)
@@ -296,18 +293,18 @@ class Front(Stateful):
         self._lost = self._lost and self._schedule is None
         return said
 
-    def _go_back(self, late: pa.Table, released: pa.Table) -> tuple[WentBack, pa.Table]:
-        """Go back before late events, and return what goes on: all since, they, and others."""
-        assert self._retained is not None
-        names = self._spec.events.names
-        late = late.select(names)
-        rows = self._retained.go_back(late)
+    def _go_back(self, late: pa.Table) -> tuple[list[Move], pa.Table]:
+        """Go back before late events, say so, and return what goes on again, they among it."""
+        retained = self._retained
+        assert retained is not None
+        said: list[Move] = [] if retained.begun else [self._mark(retained)]
+        late = late.select(self._spec.events.names)
+        rows = retained.go_back(late)
         self.changes = self.changes.plus(rollbacks=1, replayed=rows.num_rows)
-        self._rewind(*self._retained.last)
-        number = self._retained.newest
-        self._standings.go_back(number)
-        released = as_table(released.select(names))
-        return WentBack(number), self._in_place(pa.concat_tables([rows, released, late]))
+        self._rewind(*retained.last)
+        self._standings.go_back(retained.newest)
+        said.append(WentBack(retained.newest))
+        return said, self._in_place(pa.concat_tables([rows, late]))
 
     def _in_place(self, rows: pa.Table) -> pa.Table:
         """Return rows in their order, of which the last came late."""
@@ -493,7 +490,7 @@ class Front(Stateful):
         return self._numbers.recall(rows.select(self._spec.events.names), numbers)
 
     def _blocks(
-        self, released: ReleasedEvents, *, ended: bool, again: bool = False
+        self, released: ReleasedEvents, *, ended: bool, more: bool = False
     ) -> Iterator[MarkSet | Deliver | Routed]:
         """Let events go on in blocks, and time with the last of them."""
         rows, certain = released.rows.select(self._spec.events.names), self.certain
@@ -510,10 +507,10 @@ class Front(Stateful):
                 if size >= rows.num_rows:
                     break
                 piece, now = rows.slice(0, size), int(NO_TIME)
-                yield from self._route(piece, now, certain, marks=marks, ended=False, again=True)
+                yield from self._route(piece, now, certain, marks=marks, ended=False, more=True)
                 rows, times = rows.slice(size), None if times is None else times[size:]
         now = released.watermark
-        yield from self._route(rows, now, certain, marks=marks, ended=ended, again=again)
+        yield from self._route(rows, now, certain, marks=marks, ended=ended, more=more)
 
     def _route(
         self,
@@ -523,12 +520,12 @@ class Front(Stateful):
         *,
         marks: bool,
         ended: bool,
-        again: bool,
+        more: bool,
     ) -> Iterator[MarkSet | Deliver | Routed]:
         retained = self._retained
         if retained is not None and marks:
             yield self._mark(retained)
-        if retained is not None and not again:
+        if retained is not None and not more:
             # No more of what this step let go on comes from before.
             retained.forget(certain)
         splitter, events, split = self._splitter, self._no_events, NO_SPLIT
@@ -573,7 +570,7 @@ class Front(Stateful):
         else:
             certain = END_OF_TIME if ended else certain
             now = self.intake.order.now
-            yield Routed(arrived, watermark, ended, certain, again, retained.oldest, now)
+            yield Routed(arrived, watermark, ended, certain, more, retained.oldest, now)
 
     def _told_to_all(self) -> Iterator[Deliver]:
         """Tell every instance how far events have come, and marks."""

@@ -223,7 +223,7 @@ class MarkSet:
     Numbers rise. An instance hears of it with the next delivery that it gets, see `Standing`.
     """
 
-    number: int
+    mark: int
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ class Routed:
         As in `Deliver`.
     certain
         Nothing that comes changes what lies before this time; NO_TIME where nobody knows.
-    again
+    more
         Whether more blocks of the same step follow.
     oldest
         The first mark that the front may go back to.
@@ -311,7 +311,7 @@ class Routed:
     watermark: int = NO_TIME
     ended: bool = False
     certain: int = NO_TIME
-    again: bool = False
+    more: bool = False
     oldest: int = 0
     now: int = NO_TIME
 

@@ -183,7 +183,7 @@ class WholeOperator(Stateful):
     @property
     def changes(self) -> ChangeCounters:
         """What became of matches that may be taken back, since the operator was made."""
-        return changes_of(self.front, self.back)
+        return self.back.changes.plus(**vars(self.front.changes))
 
     @property
     def work(self) -> tuple[float, float]:
@@ -231,11 +231,6 @@ class WholeOperator(Stateful):
         corrects = {} if self.spec.horizon is None else {"horizon": self.spec.horizon}
         corrects |= {"speculates": True} if self.spec.query.speculates else {}
         return {"windows": self.spec.windows is not None, **corrects}
-
-
-def changes_of(front: Front, back: Back) -> ChangeCounters:
-    """Return what became of matches that may be taken back, as the parts counted it."""
-    return back.changes.plus(**vars(front.changes))
 
 
 def matches_of(instructions: Sequence[Instruction]) -> pa.Table:

@@ -200,7 +200,7 @@ def write_moves(moves: Iterable[Move | Instruction]) -> bytes:
     for move in moves:
         match move:
             case MarkSet():
-                lines.append((0, move.number))
+                lines.append((0, move.mark))
             case WentBack():
                 lines.append((1, move.mark))
             case Deliver():

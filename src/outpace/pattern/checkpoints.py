@@ -197,7 +197,7 @@ class LeastWork(CheckpointModel):
         ratio = work.checkpoint / work.event
         best = min(math.sqrt(work.apart * ratio / work.missed), ratio / self.share)
         best = max(best, work.kept / self.most, 1)
-        dear = work.checkpoint / work.event * work.apart
+        dear = ratio * work.apart
         before = min(work.certain, work.since)
         if work.since >= best / math.sqrt(2) or before * min(work.apart, work.since) > dear:
             # A checkpoint before what goes on now cuts nothing, and these may be as many as since.

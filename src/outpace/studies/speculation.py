@@ -108,6 +108,10 @@ class SpeculationScale:
         """Return how many events a run has; more for more instances."""
         return round(self.events * math.sqrt(instances))
 
+    def setting(self, disorder: Disorder, instances: int, rate: float) -> RunSetting:
+        """Return what runs, with so many events in a second."""
+        return RunSetting(disorder, self.size, self.slide, instances, rate)
+
     def ramp(self, instances: int) -> DelayRamp:
         """Return the delays of figure 7-1 for the events from a tenth to a third of a run."""
         span = self.events_of(instances) * APART
@@ -208,23 +212,15 @@ def compared(scale: SpeculationScale) -> Iterator[Row]:
             K_SLACK: KSlack(_SLACK),
             SPECULATION: Speculative(_SLACK, alpha=0.0),
         }
-        flooded = {
-            kind: VirtualHost(
-                RunSetting(one, scale.size, scale.slide, count, _FLOOD), ordered
-            ).drive()
-            for kind, one in kinds.items()
+        flooded = {kind: scale.setting(one, count, _FLOOD) for kind, one in kinds.items()}
+        rates = {
+            kind: VirtualHost(one, ordered).drive().throughput for kind, one in flooded.items()
         }
-        box = BlackBoxHost(
-            RunSetting(kinds[SPECULATION], scale.size, scale.slide, count, _FLOOD), single
-        ).drive()
-        rates = {kind: run.throughput for kind, run in flooded.items()}
-        rates[BLACK_BOX] = box.throughput
+        rates[BLACK_BOX] = BlackBoxHost(flooded[SPECULATION], single).drive().throughput
         yield from _throughputs(count, rates)
         usual = {kind: _run(scale, one, count, ordered) for kind, one in kinds.items()}
-        rate = _OFFERED * box.throughput
-        box = BlackBoxHost(
-            RunSetting(kinds[SPECULATION], scale.size, scale.slide, count, rate), single
-        ).drive()
+        slow = scale.setting(kinds[SPECULATION], count, _OFFERED * rates[BLACK_BOX])
+        box = BlackBoxHost(slow, single).drive()
         yield from _latencies(count, {**usual, BLACK_BOX: box})
         value = steady(_run(scale, MPKSlack(), count, late))
         words, said = counted(count), "higher than without late events"
@@ -380,11 +376,10 @@ def _run(
     costs: MeasuredCosts | None = None,
 ) -> SpeculationRun:
     """Run with events at a part of the rate that instances can do."""
-    rate = _OFFERED * able_rate(scale, count)
-    setting = RunSetting(disorder, scale.size, scale.slide, count, rate)
+    setting = scale.setting(disorder, count, _OFFERED * able_rate(scale, count))
     return VirtualHost(setting, stream, costs=costs).drive()
 
 
 def able_rate(scale: SpeculationScale, count: int) -> float:
     """Return the events in a second that instances can do at most."""
-    return RunSetting(MPKSlack(), scale.size, scale.slide, count, 1.0).able
+    return scale.setting(MPKSlack(), count, 1.0).able

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from outpace.studies.report import Figure, PlotKind
 
@@ -163,21 +164,13 @@ _INTERVALS_HERE: Final = (
 )
 
 
-def factor_figure(number: int, instances: int) -> Figure:
-    """Return the figure of speculation factors for a number of instances."""
-    title = f"latency by speculation, {counted(instances)}"
-    return _over_time(f"7-{number}", title, _FACTORS_SAID[instances], _FACTORS_HERE)
-
-
-def interval_figure(number: int, instances: int) -> Figure:
-    """Return the figure of checkpoint intervals for a number of instances."""
-    title = f"latency by the interval of checkpoints, {counted(instances)}"
-    return _over_time(f"7-{number}", title, _INTERVALS_SAID[instances], _INTERVALS_HERE)
-
-
-def _over_time(name: str, title: str, said: str, here: str) -> Figure:
-    axis = "events that came"
-    return _figure(name, title, "latency", said, here, axis=axis, kind=PlotKind.TIME, log=True)
+def _over_time(first: int, title: str, said: Mapping[int, str], here: str) -> dict[int, Figure]:
+    """Return figures of latency over time by the number of instances, from a number of its own."""
+    shown: dict[str, Any] = {"axis": "events that came", "kind": PlotKind.TIME, "log": True}
+    return {
+        count: _figure(f"7-{name}", f"{title}, {counted(count)}", "latency", text, here, **shown)
+        for name, (count, text) in enumerate(said.items(), first)
+    }
 
 
 def counted(instances: int) -> str:
@@ -217,9 +210,7 @@ TICKS: Final = _figure(
 )
 
 #: Figures by the number of instances: of speculation factors, and of checkpoint intervals.
-FACTORS: Final = {
-    count: factor_figure(number, count) for number, count in enumerate((1, 2, 4, 8, 16), 8)
-}
-INTERVALS: Final = {
-    count: interval_figure(number, count) for number, count in enumerate((1, 2, 4, 8, 16), 13)
-}
+FACTORS: Final = _over_time(8, "latency by speculation", _FACTORS_SAID, _FACTORS_HERE)
+INTERVALS: Final = _over_time(
+    13, "latency by the interval of checkpoints", _INTERVALS_SAID, _INTERVALS_HERE
+)

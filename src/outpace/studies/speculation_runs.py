@@ -18,16 +18,15 @@ import heapq
 import statistics
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Floats, Integers
 from outpace.engine.back import Back
 from outpace.engine.front import Front
 from outpace.engine.instance import Instance
@@ -39,6 +38,7 @@ from outpace.engine.message import (
     EventsArrived,
     HostLoad,
     MarkSet,
+    Move,
     Routed,
     SetAside,
     SourceEnded,
@@ -68,7 +68,6 @@ _STRETCH_S: Final = 0.1
 #: A step takes as long as the median of so many of its kind.
 _ALIKE: Final = 31
 
-Floats = npt.NDArray[np.float64]
 Output = TypeVar("Output")
 
 
@@ -79,19 +78,23 @@ class MeasuredCosts:
     """
 
     def __init__(self) -> None:
-        self._alike: dict[Hashable, deque[float]] = defaultdict(lambda: deque(maxlen=_ALIKE))
+        self._alike: dict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=_ALIKE))
         #: Whether what was measured counts from now on.
         self.settled = False
 
     def of(
-        self, act: Callable[[], Output], *kind: str | int, size: int = 0
+        self, act: Callable[[], Output], kind: str | Callable[[Output], str], size: int = 0
     ) -> tuple[Output, float]:
-        """Do something and return what it gave, and how many seconds count for it."""
+        """Do something and return what it gave, and how many seconds count for it.
+
+        Where only what it gave tells the kind, that is a function of it.
+        """
         began = time.process_time()
         made = act()
-        alike = self._alike[(*kind, size.bit_length())]
+        took = time.process_time() - began
+        alike = self._alike[kind if isinstance(kind, str) else kind(made), size.bit_length()]
         if not (alike and self.settled):
-            alike.append(time.process_time() - began)
+            alike.append(took)
         return made, statistics.median(alike)
 
 
@@ -284,12 +287,8 @@ class VirtualHost:
 
     def _step(self, stimulus: Stimulus, size: int) -> None:
         """Let the front take what happened, and send what it says."""
-        back = self._front.counters().order.corrected
         said, seconds = self.run.costs.of(
-            lambda: list(self._front.step(stimulus)),
-            "front",
-            int(self._front.counters().order.corrected > back),
-            size=size,
+            lambda: self._front.step(stimulus), _front_kind, size=size
         )
         self._now += seconds
         deliveries: list[Deliver] = []
@@ -331,8 +330,7 @@ class VirtualHost:
             stands = standing is not None and (standing.back_to is not None, standing.mark is None)
             answer, seconds = self.run.costs.of(
                 partial(self._instances[number].step, message),
-                "instance",
-                str(stands),
+                f"instance {stands}",
                 size=message.size,
             )
             begin = max(self._now, self._free[number])
@@ -420,3 +418,8 @@ class VirtualHost:
             worked.append(sum(spans))
         self._asked = now
         return HostLoad(statistics.mean(worked) / (now - begin), max(worked))
+
+
+def _front_kind(said: Sequence[Move]) -> str:
+    """Name what a front did: to go back takes longer than to go on."""
+    return "front back" if any(isinstance(one, WentBack) for one in said) else "front"

@@ -69,10 +69,6 @@ class DelayRamp:
         return np.where(inside, (times - self.begin) // self.every * self.step, 0)
 
 
-#: The delays of section 7.6.4.
-PAPER_RAMP: Final = DelayRamp(begin=100_000, end=1_000_000)
-
-
 def stream_of(events: int, ramp: DelayRamp | None = None) -> pa.Table:
     """Return events in the order in which they arrive, late where a ramp says so.
 

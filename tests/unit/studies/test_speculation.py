@@ -25,7 +25,6 @@ from outpace.studies.speculation_figures import FACTORS, INTERVALS, TICKS
 from outpace.studies.speculation_runs import LOAD_S, MeasuredCosts, RunSetting, VirtualHost
 from outpace.studies.speculation_stream import (
     APART,
-    PAPER_RAMP,
     DelayRamp,
     loads_of,
     sequence_query,
@@ -33,6 +32,8 @@ from outpace.studies.speculation_stream import (
 )
 from outpace.studies.speculation_ticks import ticks
 
+#: The delays of section 7.6.4.
+PAPER_RAMP = DelayRamp(begin=100_000, end=1_000_000)
 SIZE, SLIDE = 60, 20
 RAMP = DelayRamp(begin=500, end=2500, every=200)
 
@@ -68,10 +69,16 @@ def test_no_checkpoints_bring_the_peak_below_what_is_matched_again():
 
 
 class EqualCosts(MeasuredCosts):
-    """Each step takes a millisecond, so that a run is always the same."""
+    """Each step takes a millisecond, so that a run is always the same; kinds are counted."""
 
-    def of(self, act, *kind, size=0):
-        return act(), 1e-3
+    def __init__(self):
+        super().__init__()
+        self.kinds = Counter()
+
+    def of(self, act, kind, size=0):
+        made = act()
+        self.kinds[kind if isinstance(kind, str) else kind(made)] += 1
+        return made, 1e-3
 
 
 @pytest.mark.parametrize(
@@ -82,7 +89,8 @@ def test_a_run_gives_what_the_query_gives(instances, alpha, every):
     stream = stream_of(300, RAMP)
     disorder = op.Speculative(600, alpha=alpha, checkpoints=every)
     setting = RunSetting(disorder, SIZE, SLIDE, instances, 700.0)
-    run = VirtualHost(setting, stream, keeps=True, costs=EqualCosts()).drive()
+    costs = EqualCosts()
+    run = VirtualHost(setting, stream, keeps=True, costs=costs).drive()
     current, confirmed = Counter(), 0
     for row in pa.concat_tables(run.matches).to_pylist():
         current[row["first"], row["last"]] += row["diff"]
@@ -90,7 +98,8 @@ def test_a_run_gives_what_the_query_gives(instances, alpha, every):
     found = op.match(stream, sequence_query(SIZE, SLIDE, 1)).to_pylist()
     assert +current == Counter((row["first"], row["last"]) for row in found)
     assert confirmed == len(found)
-    assert run.corrections > 0
+    assert costs.kinds["front back"] == run.corrections > 0
+    assert costs.kinds["front"] > 0
     assert run.late == 0
     assert run.given - run.retracted == len(found)
     assert (run.arrived < run.tentative).all()

@@ -29,10 +29,10 @@ from outpace.engine.state import integer, require
 from outpace.pattern.bind.disorder import BoundDisorder
 
 #: What alpha goes down by once it is near what was too much.
-LEAST_STEP: Final = 0.05
+_LEAST_STEP: Final = 0.05
 
 #: So near to what was too much it is tried again, as the load may have fallen since.
-_NEAR: Final = LEAST_STEP / 16
+_NEAR: Final = _LEAST_STEP / 16
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ class SpeculationFactor:
         if busy >= low:
             return self
         if self.best is None:
-            lower = self.alpha / 2 if self.alpha > LEAST_STEP else 0.0
+            lower = self.alpha / 2 if self.alpha > _LEAST_STEP else 0.0
         elif self.alpha > (line := (1 + self.best) / 2):
             lower = max(line, self.alpha / 2)
         else:
-            lower = max(0.0, self.alpha - LEAST_STEP)
+            lower = max(0.0, self.alpha - _LEAST_STEP)
             if self.best < self.alpha - _NEAR:
                 lower = max(lower, (self.alpha + self.best) / 2)
         return replace(self, alpha=lower)
@@ -190,11 +190,11 @@ class EarlyOrder(Order):
             correcting = before.rows
         within = due = early.due(certain, greatest)
         if self.room is not None:
-            within = time_within(self._order, (*self._runs, run), self.room, certain, due)
+            within = _time_within(self._order, (*self._runs, run), self.room, certain, due)
         return correcting, run, early.reach(greatest, due, within)
 
 
-def time_within(
+def _time_within(
     order: TotalOrder, runs: Sequence[SortedRun], room: int, certain: int, due: int
 ) -> int:
     """Return a time before which so many events go on early as there is room for, at most."""

@@ -264,7 +264,7 @@ class MatchHistory(Stateful, Generic[Mark]):
         How they come out.
     """
 
-    CHANGED = ("_stretches", "_fresh")
+    CHANGED = ("_stretches", "_fresh", "_unsure")
 
     def __init__(self, shown: ShownColumns) -> None:
         self._shown, self._confirms = shown, shown.confirms
@@ -275,8 +275,8 @@ class MatchHistory(Stateful, Generic[Mark]):
         self._before: GivenMatches | None = None
         #: So far time has come for certain, and all that depends on no more was said to be certain.
         self._time = int(NO_TIME)
-        #: The stretch, and in it the first part, of which not all is known to be certain.
-        self._unsure = (0, 0)
+        #: What came out from there on of which not all was said to be certain, where that is said.
+        self._unsure: list[GivenMatches] = []
 
     @property
     def went_back(self) -> bool:
@@ -299,12 +299,12 @@ class MatchHistory(Stateful, Generic[Mark]):
         place = numbers.index(number)
         since = self._stretches[place:]
         given = [one for stretch in since for one in stretch.given]
+        del self._unsure[max(0, len(self._unsure) - len(given)) :]
         if self._before is not None:
             given.append(self._before)
         self._before = GivenMatches.joined(self._shown, given, self._time)
         self._stretches[place:] = [MatchStretch(number, since[0].mark)]
         self._fresh = [one for one in self._fresh if one[0] < number]
-        self._unsure = min(self._unsure, (place, 0))
         return since[0].mark
 
     def give(self, matches: WindowMatches) -> None:
@@ -361,23 +361,15 @@ class MatchHistory(Stateful, Generic[Mark]):
             place = len(self._stretches) - 1
             while place and self._stretches[place].number > number:
                 place -= 1
-            given = self._stretches[place].given
-            self._unsure = min(self._unsure, (place, len(given)))
-            given.append(one)
+            self._stretches[place].given.append(one)
+        self._unsure += fresh if self._confirms else []
         self._fresh, self._before = [], None
 
     def _made_certain(self, time: int) -> list[Saying]:
         """Say that matches are certain, and were not said to be: nothing lies before a time."""
         sure: list[Saying] = []
-        number, place = self._unsure
-        while number < len(self._stretches):
-            parts = self._stretches[number].given
-            if place == len(parts):
-                if number + 1 == len(self._stretches):
-                    break
-                number, place = number + 1, 0
-                continue
-            given = parts[place]
+        done = 0
+        for given in self._unsure:
             if given.is_rising:
                 begin = int(given.found.searchsorted(self._time, "right"))
                 end = int(given.found.searchsorted(time, "right"))
@@ -390,8 +382,8 @@ class MatchHistory(Stateful, Generic[Mark]):
                 sure += [Saying(self._given(fresh), 0, True)] if len(fresh) else []
             if not is_all:
                 break  # What was found later depends on later times.
-            place += 1
-        self._unsure = number, place
+            done += 1
+        del self._unsure[:done]
         return sure
 
     def forget(self, oldest: int) -> None:
@@ -399,10 +391,7 @@ class MatchHistory(Stateful, Generic[Mark]):
         behind = 0
         while behind + 1 < len(self._stretches) and self._stretches[behind + 1].number <= oldest:
             behind += 1
-        if behind:
-            self._stretches = self._stretches[behind:]
-            number, place = self._unsure
-            self._unsure = (number - behind, place) if number >= behind else (0, 0)
+        del self._stretches[:behind]
 
     @property
     def begun(self) -> bool:
@@ -430,7 +419,7 @@ class MatchHistory(Stateful, Generic[Mark]):
         header, tables = state.content(3)
         stretch = MatchStretch(integer(header, "oldest", NATURAL), base)
         stretch.given = [_read(tables, self._shown)]
-        self._stretches = [stretch]
+        self._stretches, self._unsure = [stretch], [*stretch.given] if self._confirms else []
 
 
 def _waited(found: Integers, now: int, *, is_rising: bool) -> int:
@@ -513,7 +502,7 @@ def changes(given: GivenMatches, should: GivenMatches) -> Changes:
     )
 
 
-def shown(output: pa.Schema, sayings: Sequence[Saying]) -> WindowMatches:
+def with_sayings(output: pa.Schema, sayings: Sequence[Saying]) -> WindowMatches:
     """Return matches with what is said of them in their columns: that they come, go or stay.
 
     And, where they are confirmed, which of them are certain.

@@ -95,16 +95,9 @@ class SentRows:
 
     def rows(self, ids: Integers, fresh: pa.Table) -> pa.Table:
         """Return the rows of events: those that are fresh, in their order, and others it has."""
-        known = self.known(ids)
+        there = np.concatenate([*(one.ids for one in self._recalled), ids[~self.known(ids)]])
+        order = np.argsort(there, kind="stable")
+        places = order[np.searchsorted(there, ids, sorter=order)]
         tables = [one.rows for one in self._recalled if one.rows is not None]
-        places = np.empty(len(ids), np.int64)
-        if known.any():
-            there = np.concatenate([one.ids for one in self._recalled])
-            order = np.argsort(there, kind="stable")
-            places[known] = order[np.searchsorted(there, ids[known], sorter=order)]
-            places[~known] = len(there) + np.arange(fresh.num_rows)
-        else:
-            places[:] = np.arange(fresh.num_rows)
-            tables = []
         table = pa.concat_tables([*tables, fresh])
         return pa.table([gather(column, places) for column in table.columns], schema=fresh.schema)

@@ -81,8 +81,6 @@ class EventStretches(Stateful, Generic[Mark]):
         self._size = self._next = self._used = 0
         #: What going back costs, as far as somebody measures it.
         self.work = WorkEstimate()
-        #: Seconds that an event takes, and a checkpoint; None where more was measured since.
-        self._costs: tuple[float, float] | None = None
         #: All that went on lies before this time, and time has not come further.
         self.bound = int(NO_TIME)
 
@@ -133,17 +131,11 @@ class EventStretches(Stateful, Generic[Mark]):
                 if stretch.number > before:
                     stretch.idle.append((idle, counts))
 
-    def measured(self, seconds: float) -> None:
-        """Take how long the host worked for all that went on since it said so before."""
-        self.work.measured(seconds)
-        self._costs = None
-
     def _interval(self, since: int, coming: int, sure: int) -> int:
         """Return how many rows a stretch should have: see `CheckpointWork`."""
         work, used = self.work, self._used / max(1, self._next)
-        self._costs = self._costs or work.costs
         known = CheckpointWork(
-            since, coming, sure, self._size, *self._costs, work.apart, work.missed, used
+            since, coming, sure, self._size, *work.costs, work.apart, work.missed, used
         )
         try:
             interval = plain(self._model.interval(known))
@@ -173,9 +165,9 @@ class EventStretches(Stateful, Generic[Mark]):
         last = self._stretches[-1] if self._stretches else None
         if last is not None:
             interval = self._interval(last.size, len(times), last.sure + sure)
-            if not last.size or interval > last.size:
-                return False, max(1, sure, interval - last.size)
-        return True, max(1, sure, self._interval(0, len(times), sure))
+            if interval > last.size:
+                return False, max(sure, interval - last.size)
+        return True, max(sure, self._interval(0, len(times), sure))
 
     def mark(self, mark: Mark) -> int:
         """Begin a stretch: the front stands so now; return its number."""
@@ -224,9 +216,8 @@ class EventStretches(Stateful, Generic[Mark]):
         behind = 0
         while behind + 1 < len(self._stretches) and self._stretches[behind + 1].bound <= certain:
             behind += 1
-        if behind and certain != NO_TIME:
-            self._size -= sum(stretch.size for stretch in self._stretches[:behind])
-            self._stretches = self._stretches[behind:]
+        self._size -= sum(stretch.size for stretch in self._stretches[:behind])
+        del self._stretches[:behind]
 
     def state(self) -> State:
         """Return all that is kept but the marks, for `restore`."""
@@ -249,7 +240,6 @@ class EventStretches(Stateful, Generic[Mark]):
         names = ("oldest", "next", "used")
         oldest, self._next, self._used = (integer(header, name, NATURAL) for name in names)
         self.work.restore(state.part("work"))
-        self._costs = None
         require(oldest < self._next, "marks are not in their order")
         stretch = Stretch(oldest, base, integer(header, "first"))
         self.bound = integer(header, "bound")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -57,13 +58,7 @@ class CurrentMatches:
             came.
         """
         an_instance(changes, pa.Table, "what a stream gave", hint="write apply(stream.push(rows))")
-        for name in (MATCH, DIFF):
-            if name not in changes.column_names:
-                raise DataError(
-                    f"the rows have no column '{name}'",
-                    hint="apply what a query with op.Speculative gives; with late='correct' add"
-                    " emit('latest')",
-                )
+        check_changes(changes.column_names)
         current = self._table
         if current is None:
             current = changes.slice(0, 0).drop_columns([DIFF])
@@ -93,6 +88,18 @@ class CurrentMatches:
         sure = table.column(CONFIRMED)
         self._table = table.filter(pc.invert(sure))
         return table.filter(sure)
+
+
+def check_changes(columns: Sequence[str]) -> None:
+    """Refuse rows whose columns do not say what becomes of which match."""
+    for name in (MATCH, DIFF):
+        if name not in columns:
+            raise DataError(
+                f"the rows have no column '{name}', so nobody knows which matches are there",
+                detail=f"they have {', '.join(columns)}",
+                hint="take what a query with op.Speculative gives, with emit('changes') or"
+                " emit('latest'), or one with late='correct' and emit('latest')",
+            )
 
 
 def _without_others(current: pa.Table, rows: pa.Table) -> pa.Table:

@@ -1,11 +1,10 @@
-"""What a function for `foreachBatch` knows of its batch: whose it is, and what its rows tell."""
+"""What a function for `foreachBatch` knows of its batch: whose it is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from outpace.errors import DataError, UnsupportedError
-from outpace.pattern.bound import DIFF, MATCH
+from outpace.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,15 +24,3 @@ def query_id(frame: DataFrame) -> str:
             hint="give the writer to foreachBatch, or name the stream: writer(…, stream='dips')",
         )
     return found
-
-
-def check_changes(frame: DataFrame) -> None:
-    """Refuse rows that do not say what becomes of matches."""
-    for name in (MATCH, DIFF):
-        if name not in frame.columns:
-            raise DataError(
-                f"the rows have no column '{name}', so nobody knows which matches are there",
-                detail=f"they have {', '.join(frame.columns)}",
-                hint="write what a query with op.Speculative or late='correct' gives,"
-                " with emit('latest') or emit('changes')",
-            )

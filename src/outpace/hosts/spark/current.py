@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from outpace.errors import DataError, StateError
 from outpace.files.small_file import read_small
-from outpace.hosts.spark.batch import check_changes, query_id
+from outpace.hosts.local.current import check_changes
+from outpace.hosts.spark.batch import query_id
 from outpace.pattern.bound import DIFF, MATCH
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class CurrentFolder:
         DataError
             The rows do not say what becomes of matches, or the folder is something else.
         """
-        check_changes(frame)
+        check_changes(frame.columns)
         stream = self.stream or query_id(frame)
         last = self._last(stream, batch)
         frame.persist()

@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString
 import pyarrow as pa
 
 from outpace.errors import DataError, OutpaceError, StateError
-from outpace.hosts.spark.batch import check_changes, query_id
+from outpace.hosts.local.current import check_changes
+from outpace.hosts.spark.batch import query_id
 from outpace.hosts.spark.postgres_copy import as_written, column_type, copy_text
 from outpace.pattern.argument import a_flag
 from outpace.pattern.bound import DIFF, MATCH
@@ -136,7 +137,7 @@ class PostgresWriter:
             The server cannot be reached, or refuses.
         """
         if self.current:
-            check_changes(frame)
+            check_changes(frame.columns)
         target = _TargetTable(self.table, self.stream or query_id(frame), self.current)
         fields = frame.schema.fields
         columns = {field.name: column_type(field.name, field.dataType) for field in fields}

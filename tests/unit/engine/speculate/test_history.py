@@ -18,7 +18,7 @@ from outpace.engine.speculate.history import (
     Saying,
     ShownColumns,
     changes,
-    shown,
+    with_sayings,
 )
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import StateError
@@ -59,7 +59,7 @@ def said(
 def changed(before: WindowMatches, after: WindowMatches) -> WindowMatches:
     """What is wrong now, and what is new."""
     change = changes(given_of(before), given_of(after))
-    return shown(
+    return with_sayings(
         OUTPUT,
         [said(change.gone, -1, False), said(change.come, 1, False)],
     )
@@ -105,7 +105,7 @@ def found(number: int, time: int) -> WindowMatches:
 
 def told(history: MatchHistory[str], certain: int) -> list[tuple[int, int, bool]]:
     """What is said of matches: their ids, whether they come, go or stay, and whether for sure."""
-    out = shown(OUTPUT, history.emit(certain))
+    out = with_sayings(OUTPUT, history.emit(certain))
     columns = (out.table[name].to_pylist() for name in ("diff", "confirmed"))
     return [*zip(out.ids.words[:, 0].tolist(), *columns, strict=True)]
 
@@ -188,7 +188,7 @@ def test_ids_are_shown_where_somebody_asks_for_them() -> None:
     output = pa.schema([FOUND.field("c"), ("match_id", pa.string()), ("diff", pa.int64())])
     one = matches((1, 1.0, [1], "x"), (2, 2.0, [2], "y"), rows=2)
     columns = ShownColumns(FOUND, output)
-    table = shown(output, [said(one, diff, False, columns) for diff in (-1, 1)]).table
+    table = with_sayings(output, [said(one, diff, False, columns) for diff in (-1, 1)]).table
     assert table.schema == output
     assert table["c"].to_pylist() == ["x", "x", "y", "y"] * 2
     assert table["match_id"].to_pylist() == [

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
+import outpace as op
+from outpace.engine.event import no_events
+from outpace.engine.instance import Instance
+from outpace.engine.message import NO_SPLIT, Deliver
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.speculate.standings import Standing, Standings
+from outpace.pattern.bind.disorder import bind_disorder
 
 
 def test_what_an_instance_is_to_hear_waits_for_its_next_delivery() -> None:
@@ -43,3 +51,16 @@ def test_answers_to_what_was_sent_since_a_mark_are_of_no_use() -> None:
     standings.go_back(1)
     standings.send(0, bound=9, oldest=0, newest=1)
     assert [standings.take_answer(0) for _ in range(5)] == [0, None, None, None, 1]
+
+
+def test_an_instance_that_goes_back_has_no_later_marks() -> None:
+    query, schema = op.Query().order_by("ts").pattern("A"), pa.schema([("ts", pa.int64())])
+    query = query.measures(at="A.ts").disorder(op.Speculative(9))
+    instance = Instance(spec := OperatorSpec(query, schema, disorder=bind_disorder(query, schema)))
+    marks = (Standing(number, mark=number) for number in (3, 5, 7))
+    for standing in (*marks, Standing(5, back_to=4)):
+        instance.step(
+            Deliver(0, no_events(spec.events), None, NO_SPLIT, arrived=0, standing=standing)
+        )
+    # It was idle between 4 and 5, so that one stands for both.
+    assert instance.state().numbers == {"oldest": 3, "newest": 5}

@@ -63,6 +63,14 @@ def test_it_keeps_what_is_within_the_horizon() -> None:
     assert rows["ts"].to_pylist() == list(range(int(kept.last[0]), 1000))
 
 
+def test_no_mark_lies_among_what_is_certain() -> None:
+    kept = made(Every(2))
+    assert kept.place_mark(np.arange(10), 6) == (True, 6)
+    kept.mark("begin")
+    kept.take(times(1), 1, 1)
+    assert kept.place_mark(np.arange(10), 6) == (False, 6)
+
+
 def test_large_histories_have_few_marks() -> None:
     kept = made(LeastWork(most=16))
     kept.work.take(1000)
