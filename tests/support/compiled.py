@@ -60,6 +60,7 @@ PATH = (
     "w * 1.5 > A.w - w OR to_unixtime(A.t) + x > 86401 OR date_diff('day', d, A.d) < -1",
     "LEVENSHTEIN_DISTANCE(s, A.s) < 1 AND x >= A.x",
     "CARDINALITY(ARRAY_AGG(x)) < 3 OR LENGTH(s || A.s) = 2 AND x > A.x",
+    "SUM(x) FILTER (WHERE f > 0.2) < 2 OR COUNT(B.*) FILTER (WHERE B.x > 0) = 1",
     "COUNT(DISTINCT x) < 3 AND SUM(DISTINCT f) > 0.5 OR COUNT(DISTINCT B.s) = 2",
     "BOOL_AND(x > 0) OR BOOL_OR(B.f > 0.3) AND MIN(x > 0) = (s = 'a')",
     "MAX_BY(x, f) > MIN_BY(x, s) OR MAX_BY(A.s, A.x) = 'b'",

@@ -203,9 +203,13 @@ def _larger_expressions(
     negated = st.booleans()
     operators = st.sampled_from(get_args(ex.BinaryOperator))
     some = st.lists(part, min_size=1, max_size=3).map(tuple)
+    order = st.lists(st.builds(ex.SortKey, part, st.booleans(), st.booleans()), max_size=2)
     calls = st.one_of(
         st.builds(ex.Call, st.sampled_from(_FUNCTIONS), some, st.booleans()),
         st.builds(lambda a, b: ex.Call("position", (a, b)), part, part),
+        st.builds(
+            ex.Call, st.just("array_agg"), some, st.booleans(), st.none() | part, order.map(tuple)
+        ),
         # Functions with the name of a keyword are written in quotes.
         st.builds(ex.Call, st.sampled_from(("first", "exists", "my func")), some),
     )
@@ -225,7 +229,7 @@ def _larger_expressions(
         calls,
         outer,
         inner,
-        st.builds(ex.Semantics, st.sampled_from(("running", "final")), calls | outer),
+        st.builds(ex.Semantics, st.sampled_from(("running", "final")), calls | outer | part),
         st.builds(ex.Array, st.lists(part, max_size=2).map(tuple)),
         st.builds(ex.Field, part, names()),
         st.builds(ex.Subscript, part, part),

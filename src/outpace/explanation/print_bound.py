@@ -180,7 +180,15 @@ class BoundPrinter:
 
         arguments = ", ".join(self.text(argument, of_variable) for argument in node.arguments)
         distinct = "DISTINCT " if node.distinct else ""
-        return f"{node.function.upper()}({distinct}{arguments or prefix + '*'})"
+        order = ", ".join(
+            self.text(key.operand, of_variable) + (" DESC" if key.descending else "")
+            for key in node.order
+        )
+        given = f"{distinct}{arguments or prefix + '*'}{' ORDER BY ' if order else ''}{order}"
+        call = f"{node.function.upper()}({given})"
+        if node.condition is None:
+            return call
+        return f"{call} FILTER (WHERE {self.text(node.condition, of_variable)})"
 
 
 def conjuncts(node: BoundExpression) -> tuple[BoundExpression, ...]:

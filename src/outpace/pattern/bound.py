@@ -129,9 +129,10 @@ class Apply(BoundExpression):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(BoundExpression):
-    """An aggregate over the rows of the match; reads in `arguments` have the place `row`.
+    """An aggregate over the rows of the match; reads in its parts have the place `row`.
 
-    `variables` None means all rows. Without `final` it takes the rows up to the current one.
+    `variables` None means all rows. Without `final` it takes the rows up to the current one. It
+    takes those that satisfy `condition`, in the order of `order`.
     """
 
     function: str
@@ -139,7 +140,18 @@ class Aggregate(BoundExpression):
     variables: frozenset[int] | None
     final: bool
     distinct: bool = False
+    condition: BoundExpression | None = None
+    order: tuple[BoundSortKey, ...] = ()
     origin: Origin | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSortKey(BoundExpression):
+    """What the rows of an aggregate are sorted by."""
+
+    operand: BoundExpression
+    descending: bool
+    nulls_first: bool
 
 
 class PredicateClass(Enum):
@@ -313,7 +325,15 @@ class BoundQuery:
 
 def parts(node: BoundExpression) -> tuple[BoundExpression, ...]:
     """Return the direct parts of a bound node."""
-    return node.arguments if isinstance(node, Apply | Aggregate) else ()
+    match node:
+        case Apply(arguments=arguments):
+            return arguments
+        case Aggregate(arguments=arguments, condition=condition, order=order):
+            return (*arguments, *(() if condition is None else (condition,)), *order)
+        case BoundSortKey(operand=operand):
+            return (operand,)
+        case _:
+            return ()
 
 
 def guard(place: ReadPlace, operand: BoundExpression) -> BoundExpression:

@@ -200,11 +200,11 @@ class Fluent:
         return Fluent(Cast(self.tree, arrow, a_flag(safe, "safe")))
 
     def running(self) -> Fluent:
-        """Put RUNNING in front of FIRST, LAST or an aggregate."""
+        """Put RUNNING in front of FIRST, LAST, an aggregate, or what has them in it."""
         return Fluent(Semantics("running", self.tree))
 
     def final(self) -> Fluent:
-        """Put FINAL in front of FIRST, LAST or an aggregate."""
+        """Put FINAL in front of FIRST, LAST, an aggregate, or what has them in it."""
         return Fluent(Semantics("final", self.tree))
 
     def _compared(self, operator: BinaryOperator, other: Operand) -> Fluent:
@@ -399,7 +399,8 @@ class _Functions:
     Examples
     --------
     >>> fn.count("A.*").tree
-    Call(name='count', arguments=(Star(variable='A'),), distinct=False)
+    Call(name='count', arguments=(Star(variable='A'),), distinct=False, condition=None,
+        order=())
     """
 
     def __getattr__(self, name: str) -> Callable[..., Fluent]:

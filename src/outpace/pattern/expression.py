@@ -188,11 +188,25 @@ class Cast(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Call(Expression):
-    """A scalar or aggregate function; names are lower case. Binding tells which it is."""
+    """A scalar or aggregate function; names are lower case. Binding tells which it is.
+
+    An aggregate may have a condition on its rows, FILTER, and an order of them, ORDER BY.
+    """
 
     name: str
     arguments: tuple[Expression, ...]
     distinct: bool = False
+    condition: Expression | None = None
+    order: tuple[SortKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey(Expression):
+    """What ORDER BY inside an aggregate sorts by; NULLs come last unless `nulls_first`."""
+
+    operand: Expression
+    descending: bool = False
+    nulls_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +220,7 @@ class Navigate(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Semantics(Expression):
-    """RUNNING or FINAL in front of FIRST, LAST or an aggregate."""
+    """RUNNING or FINAL in front of FIRST, LAST, an aggregate, or what has them in it."""
 
     kind: OneOf["running", "final"]
     operand: Expression

@@ -186,7 +186,11 @@ class _Rewriting:
                 message = f"'{node.name}' of a constant does not go with SEEK"
                 raise UnsupportedError(message, span=node.span, hint="name a column of the rows")
             arguments = (Star(self.frames.matched),)
-        return replace(node, arguments=arguments)
+        condition = node.condition and transform(node.condition, self._matched)
+        order = tuple(
+            replace(key, operand=transform(key.operand, self._matched)) for key in node.order
+        )
+        return replace(node, arguments=arguments, condition=condition, order=order)
 
     def _matched(self, node: Expression) -> Expression:
         matched = self.frames.matched

@@ -229,6 +229,8 @@ class WindowReader:
         start = over - 1
         if self._key(start) == ")":
             start = self._partner[start] - 1
+        if self._key(start) == "FILTER" and self._key(start - 1) == ")":
+            start = self._partner[start - 1] - 1
         if select < 0 or not self._tokens[start].is_name:
             raise self._error("OVER stands behind a measure of the window, or a function", over)
         key = self._key(start)

@@ -16,6 +16,7 @@ from outpace.pattern.bound import (
     Aggregate,
     Apply,
     BoundExpression,
+    BoundSortKey,
     Constant,
     Label,
     MatchOrdinal,
@@ -24,7 +25,7 @@ from outpace.pattern.bound import (
     ReadPlace,
 )
 from outpace.pattern.functions import function_of
-from outpace.pattern.functions.aggregate import distinct_rows, find_aggregate
+from outpace.pattern.functions.aggregate import distinct_rows, find_aggregate, order_key
 from outpace.pattern.functions.function import Signature
 from outpace.pattern.values import excerpt
 
@@ -167,7 +168,10 @@ def _aggregate(node: Aggregate) -> Evaluate:
     assert aggregate is not None
     fold = aggregate.python(Signature(tuple(a.type for a in node.arguments), node.type))
     parts = [compile_row(argument) for argument in node.arguments]
-    skip_null = aggregate.skip_null and bool(parts)
+    count = len(parts)
+    parts += [compile_row(key.operand) for key in node.order]
+    condition = None if node.condition is None else compile_row(node.condition)
+    skip_null = aggregate.skip_null and count > 0
     variables, final, distinct = node.variables, node.final, node.distinct
 
     def evaluate(context: RowContext) -> Any:
@@ -175,16 +179,37 @@ def _aggregate(node: Aggregate) -> Evaluate:
         for index in range(len(context.rows) if final else context.current + 1):
             if variables is None or context.labels[index] in variables:
                 context.row = index
+                if condition is not None and condition(context) is not True:
+                    continue
                 given = tuple(part(context) for part in parts)
                 if not (skip_null and given[0] is None):
                     taken.append(given)
         context.row = -1
+        if distinct:
+            taken = distinct_rows(taken)
+        if node.order:
+            taken = [row[:count] for row in _sorted(taken, count, node.order)]
         try:
-            return fold(distinct_rows(taken) if distinct else taken)
+            return fold(taken)
         except Exception as problem:
             raise _failure(node, problem) from problem
 
     return evaluate
+
+
+def _sorted(
+    rows: Sequence[tuple[Any, ...]], first: int, keys: Sequence[BoundSortKey]
+) -> list[tuple[Any, ...]]:
+    """Return rows sorted by the values of keys, which are in them from a place on."""
+    found = list(rows)
+    for place, key in reversed(list(enumerate(keys, first))):
+        nulls = [row for row in found if row[place] is None]
+        known = [row for row in found if row[place] is not None]
+        ranks = [order_key(row[place]) for row in known]
+        ranked = sorted(range(len(known)), key=ranks.__getitem__, reverse=key.descending)
+        known = [known[at] for at in ranked]
+        found = [*nulls, *known] if key.nulls_first else [*known, *nulls]
+    return found
 
 
 def _call(node: Apply, parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:

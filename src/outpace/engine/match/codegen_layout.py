@@ -89,6 +89,8 @@ class RecordLayout:
         local = at_own_row(expression)
         if local in self.columns:
             return self.columns.index(local)
+        if any(not isinstance(part, Read | Present | Apply | Constant) for part in walk(local)):
+            raise Uncompilable  # Labels are no columns.
         kind = kind_of(local.type)
         is_float = kind is CompiledType.FLOAT
         slot = sum((other is CompiledType.FLOAT) == is_float for other in self.kinds)
@@ -119,7 +121,8 @@ class RecordLayout:
         """Return the registers of an aggregate."""
         family = FAMILIES.get(node.function)
         by = family in ("min_by", "max_by")
-        if family is None or len(node.arguments) > 1 + by or (by and node.distinct):
+        selects = bool(node.order) or node.condition is not None or (by and node.distinct)
+        if family is None or len(node.arguments) > 1 + by or selects:
             raise Uncompilable
         bits = self.bits(node.variables)
         column = self.column(node.arguments[-1]) if node.arguments else -1

@@ -142,7 +142,8 @@ class _View:
 
     def aggregate(self, node: Aggregate) -> pa.Array:
         """Return the value of an aggregate."""
-        computed = None if node.distinct else self._reduce(node)
+        plain = not node.distinct and not node.order and node.condition is None
+        computed = self._reduce(node) if plain else None
         return self._row_by_row(node) if computed is None else computed
 
     def _reduce(self, node: Aggregate) -> pa.Array | None:

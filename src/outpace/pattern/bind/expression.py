@@ -22,6 +22,7 @@ from outpace.pattern.bound import (
     Aggregate,
     Apply,
     BoundExpression,
+    BoundSortKey,
     Constant,
     Label,
     MatchIdentity,
@@ -38,6 +39,12 @@ from outpace.pattern.functions.aggregate import aggregate_names, find_aggregate
 from outpace.pattern.functions.function import Aggregator, Function, MismatchError, Signature
 from outpace.pattern.types import type_name
 
+#: What counts rows of the partition, not of the match.
+_PHYSICAL = ("prev", "next")
+#: Aggregates that keep NULLs, and which argument they leave rows out by.
+_DECISIVE = {"min_by": 1, "max_by": 1}
+#: Aggregates that are the same in whatever order rows come.
+_ANY_ORDER = frozenset({"count", "count_if", "min", "max", "bool_and", "bool_or"})
 #: Units of time that are coarser than the microseconds of expressions.
 _COARSE = {"s": "second", "ms": "millisecond"}
 
@@ -372,48 +379,53 @@ class _Binder:
         shown = " and ".join(
             "all rows" if target is None else f"'{target}'" for target in frame.targets
         )
+        hint = f"this one mixes {shown}"
+        if frame.aggregate:
+            hint += ": take an aggregate of each, or one of a SUBSET of them"
         raise self._refusal(
             f"all columns inside {frame.owner.upper()} must be of the same variable",
             node,
-            hint=f"this one mixes {shown}",
+            hint=hint,
         )
 
     # Navigation
 
     def _navigation(self, node: ex.Expression, frame: _LeafPlace) -> BoundExpression:
         inner, final = self._semantics(node)
-        if isinstance(inner, ex.Call):
+        if isinstance(inner, ex.Call) and find_aggregate(inner.name) is not None:
             return self._aggregate(inner, frame, final)
-        assert isinstance(inner, ex.Navigate)
+        if not isinstance(inner, ex.Navigate) or (inner is not node and inner.kind in _PHYSICAL):
+            return self._said_of_all(node, final, frame)
         if frame.aggregate:
             raise self._refusal(
                 f"{inner.kind.upper()} cannot stand inside an aggregate", inner, unsupported=True
             )
         if frame.owner is not None:
             raise self._nested(inner, frame)
-        if inner.kind in ("prev", "next"):
+        if inner.kind in _PHYSICAL:
             return self._physical(inner)
         return self._logical(inner, 0, final)
+
+    def _said_of_all(self, node: ex.Expression, final: bool, frame: _LeafPlace) -> BoundExpression:
+        """Bind what RUNNING or FINAL stands before, and says of all rows that are read in it."""
+        assert isinstance(node, ex.Semantics)
+        if frame.owner is not None:
+            outer = frame.owner.upper()
+            raise self._refusal(f"{node.kind.upper()} cannot stand inside {outer}", node)
+        binder = _Binder(replace(self.scope, final=final), self.text)
+        return binder.bind(node.operand, _LeafPlace(final=final))
 
     def _semantics(self, node: ex.Expression) -> tuple[ex.Expression, bool]:
         """Take RUNNING or FINAL off, and return what it stands before and whether it was FINAL."""
         if not isinstance(node, ex.Semantics):
             return node, self.scope.final
-        inner = node.operand
-        is_aggregate = isinstance(inner, ex.Call) and find_aggregate(inner.name) is not None
-        if not is_aggregate and not (
-            isinstance(inner, ex.Navigate) and inner.kind in ("first", "last")
-        ):
-            raise self._refusal(
-                f"{node.kind.upper()} can only stand before FIRST, LAST or an aggregate", node
-            )
         if node.kind == "final" and self.scope.defines is not None:
             raise self._refusal(
                 "FINAL is not possible in DEFINE",
                 node,
                 hint="while a row is being looked at, the rest of the match is not known",
             )
-        return inner, node.kind == "final" or self.scope.final
+        return node.operand, node.kind == "final" or self.scope.final
 
     def _nested(self, node: ex.Navigate, frame: _LeafPlace) -> BindError:
         outer, inner = str(frame.owner).upper(), node.kind.upper()
@@ -484,8 +496,9 @@ class _Binder:
             if find_aggregate(node.name) is not None:
                 return self._aggregate(node, frame, self.scope.final)
             return self._rewritten(node, frame)
-        if node.distinct:
-            raise self._refusal(f"DISTINCT has no meaning in {node.name}()", node)
+        said = {"DISTINCT": node.distinct, "ORDER BY": node.order, "FILTER": node.condition}
+        for words in (words for words, given in said.items() if given):
+            raise self._refusal(f"{words} has no meaning in {node.name}()", node)
         bound = self._apply(function.name, node, node.arguments, frame)
         if function.name == "try":
             self._check_try(node, bound)
@@ -658,16 +671,62 @@ class _Binder:
         self._check_arity(aggregate, node, len(arguments))
         bound = [self.bind(argument, inner) for argument in arguments]
         signature = self._resolve(aggregate, node, arguments, bound)
+        given = self._coerced(node, bound, signature)
+        given, condition = self._filtered(node, aggregate, given, inner)
+        order = self._sorted(node, bound, inner)
         target = next(iter(inner.targets), None)
         return Aggregate(
             signature.result,
             aggregate.name,
-            self._coerced(node, bound, signature),
+            given,
             None if target is None else self.scope.variables[target],
             final,
             node.distinct,
+            condition,
+            () if aggregate.name in _ANY_ORDER else order,
             self._origin(node),
         )
+
+    def _filtered(
+        self,
+        node: ex.Call,
+        aggregate: Aggregator,
+        given: tuple[BoundExpression, ...],
+        frame: _LeafPlace,
+    ) -> tuple[tuple[BoundExpression, ...], BoundExpression | None]:
+        """Bind FILTER; where an aggregate leaves NULLs out, other rows have a NULL."""
+        if node.condition is None:
+            return given, None
+        condition = self.bind(node.condition, frame)
+        if not (pa.types.is_boolean(condition.type) or pa.types.is_null(condition.type)):
+            what = type_name(condition.type)
+            raise self._refusal(f"FILTER takes a condition, not {what}", node.condition)
+        decisive = 0 if aggregate.skip_null else _DECISIVE.get(aggregate.name)
+        if decisive is None:
+            return given, condition
+        known = list(given) or [Constant(pa.bool_(), True)]
+        value = known[decisive]
+        branches = (condition, value, Constant(value.type, None))
+        known[decisive] = fold(Apply(value.type, "case", branches, self._origin(node)))
+        return tuple(known), None
+
+    def _sorted(
+        self, node: ex.Call, given: Sequence[BoundExpression], frame: _LeafPlace
+    ) -> tuple[BoundSortKey, ...]:
+        """Bind ORDER BY."""
+        keys = []
+        for key in node.order:
+            operand = self.bind(key.operand, frame)
+            if not types.is_ordered(operand.type):
+                raise self._refusal(f"{type_name(operand.type)} has no order", key)
+            if node.distinct and operand not in given:
+                raise self._refusal(
+                    "with DISTINCT, ORDER BY names what the aggregate takes",
+                    key,
+                    hint="of equal values only one is left, which has one place",
+                )
+            keys.append(BoundSortKey(operand.type, operand, key.descending, key.nulls_first))
+        return tuple(keys)
 
     def _star(self, node: ex.Star, frame: _LeafPlace) -> None:
         if node.variable is not None and node.variable not in self.scope.variables:

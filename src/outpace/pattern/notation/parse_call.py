@@ -23,6 +23,7 @@ from outpace.pattern.expression import (
     MatchNumber,
     Navigate,
     Semantics,
+    SortKey,
     Star,
     Subquery,
 )
@@ -36,6 +37,17 @@ if TYPE_CHECKING:
 _NAVIGATION = frozenset({"FIRST", "LAST", "PREV", "NEXT"})
 #: What is known of a whole match.
 _OF_MATCH: Final = {"MATCH_NUMBER": MatchNumber, "MATCH_ID": MatchId}
+#: Words that go on with an expression behind a column.
+INFIX: Final = RESERVED | {
+    *("AT", "DIV", "COLLATE", "OVER"),
+    *("REGEXP", "RLIKE", "SIMILAR", "ILIKE", "GLOB"),
+}
+#: Behind RUNNING and FINAL these show that the word is a column.
+_BEHIND_COLUMN: Final = INFIX | {"ASC", "DESC", "NULLS", "RUNNING", "FINAL"}
+#: What RUNNING and FINAL do not stand before, except with others in parentheses.
+_OF_ONE_ROW: Final = (Classifier, MatchId, MatchNumber, Literal)
+#: Aggregates whose order may stand behind them, in WITHIN GROUP.
+_WITHIN_GROUP: Final = frozenset({"listagg", "string_agg", "group_concat"})
 #: What Snowflake calls navigation besides.
 _SNOWFLAKE = {"LAG": "PREV", "LEAD": "NEXT"}
 _PARTS = {
@@ -69,8 +81,8 @@ def at_special(cursor: TokenCursor) -> bool:
         return True
     following = cursor.ahead()
     if key in ("RUNNING", "FINAL"):
-        call = following.is_name and cursor.ahead(2).key == "("
-        return call and following.key not in RESERVED
+        name = following.is_name and following.key not in _BEHIND_COLUMN
+        return name or following.key == "("
     if key == "ARRAY":
         return following.key == "["
     return following.key == "(" and key in ("CAST", "TRY_CAST", "EXTRACT", "EXISTS")
@@ -132,50 +144,89 @@ def read_call(reader: ExpressionReader) -> Expression:
 def _function(reader: ExpressionReader, token: Token, opener: Token) -> Expression:
     cursor = reader.cursor
     name = token.value.lower()
-    if cursor.accept(")"):
-        node: Expression = Call(name, ())
-    elif name == "trim" and cursor.token.key in ("LEADING", "TRAILING", "BOTH", "FROM"):
-        node = _trim(reader, cursor.token.key)
-    else:
+    if name == "trim" and cursor.token.key in ("LEADING", "TRAILING", "BOTH", "FROM"):
+        node: Expression = _trim(reader, cursor.token.key)
+        _refuse_window(cursor)
+        return node
+    distinct = False
+    arguments: list[Expression] = []
+    order: tuple[SortKey, ...] = ()
+    if not cursor.accept(")"):
         distinct = cursor.accept("DISTINCT")
         if not distinct and cursor.at("ALL") and cursor.ahead().key not in (",", ")", "."):
             cursor.advance()
-        # IN is a keyword of POSITION here, not the predicate.
-        arguments = [reader.value() if name == "position" else _argument(reader)]
-        if name == "position" and cursor.accept("IN"):
-            arguments.append(reader.value())
-        while cursor.accept(",") or (
-            name in ("substring", "substr") and (cursor.accept("FROM") or cursor.accept("FOR"))
-        ):
-            arguments.append(_argument(reader))
-        if name == "trim" and cursor.accept("FROM"):
-            arguments.insert(0, reader.read())
-        _refuse_order(cursor)
+        arguments = _arguments(reader, name)
+        order = _order(reader) if cursor.accept("ORDER", "BY") else ()
         reader.close(opener)
-        node = Call(name, tuple(arguments), distinct)
+    if name in _WITHIN_GROUP and not order and cursor.accept("WITHIN", "GROUP"):
+        opener = cursor.expect("(")
+        cursor.expect("ORDER")
+        cursor.expect("BY")
+        order = _order(reader)
+        reader.close(opener)
+    condition = _condition(reader) if cursor.at("FILTER", "(") else None
     _refuse_window(cursor)
-    return node
+    return Call(name, tuple(arguments), distinct, condition, order)
 
 
-def _refuse_order(cursor: TokenCursor) -> None:
-    if cursor.at("ORDER", "BY"):
-        raise cursor.error(
-            "ORDER BY inside an aggregate is not supported",
-            hint="an aggregate sees the rows in the order of the match",
-        )
+def _arguments(reader: ExpressionReader, name: str) -> list[Expression]:
+    """Read the arguments of a function, which may have words between them."""
+    cursor = reader.cursor
+    # IN is a keyword of POSITION here, not the predicate.
+    arguments = [reader.value() if name == "position" else _argument(reader)]
+    if name == "position" and cursor.accept("IN"):
+        arguments.append(reader.value())
+    while cursor.accept(",") or (
+        name in ("substring", "substr") and (cursor.accept("FROM") or cursor.accept("FOR"))
+    ):
+        arguments.append(_argument(reader))
+    if name == "trim" and cursor.accept("FROM"):
+        arguments.insert(0, reader.read())
+    return arguments
+
+
+def _order(reader: ExpressionReader) -> tuple[SortKey, ...]:
+    """Read what stands behind ORDER BY."""
+    keys: list[SortKey] = []
+    while not keys or reader.cursor.accept(","):
+        start = reader.cursor.token.start
+        operand = reader.read()
+        descending, nulls_first = read_direction(reader.cursor)
+        place = reader.cursor.span_from(start)
+        keys.append(SortKey(operand, descending, bool(nulls_first), span=place))
+    return tuple(keys)
+
+
+def read_direction(cursor: TokenCursor) -> tuple[bool, bool | None]:
+    """Read ASC or DESC, and NULLS FIRST or LAST: whether it descends, and has NULLs first."""
+    descending = cursor.accept("DESC") or (cursor.accept("ASC") and False)
+    nulls_first: bool | None = None
+    if cursor.accept("NULLS"):
+        if not (cursor.at("FIRST") or cursor.at("LAST")):
+            raise cursor.unexpected("FIRST or LAST after NULLS")
+        nulls_first = cursor.advance().key == "FIRST"
+    return descending, nulls_first
+
+
+def _condition(reader: ExpressionReader) -> Expression:
+    """Read FILTER (WHERE condition)."""
+    cursor = reader.cursor
+    cursor.advance()
+    opener = cursor.advance()
+    cursor.expect("WHERE")
+    condition = reader.read()
+    reader.close(opener)
+    return condition
 
 
 def _refuse_window(cursor: TokenCursor) -> None:
-    key = cursor.token.key
-    if key in ("FILTER", "OVER") and cursor.ahead().key == "(":
-        raise cursor.error(
-            f"{key} is not supported in row pattern expressions",
-            hint="write the condition as CASE WHEN inside the aggregate"
-            if key == "FILTER"
-            else None,
-        )
+    if cursor.at("OVER", "("):
+        raise cursor.error("OVER is not supported in row pattern expressions")
     if cursor.at("WITHIN", "GROUP"):
-        raise cursor.error("WITHIN GROUP is not supported in row pattern expressions")
+        raise cursor.error(
+            "WITHIN GROUP goes with LISTAGG here",
+            hint="other aggregates take ORDER BY behind their arguments",
+        )
 
 
 def _argument(reader: ExpressionReader) -> Expression:
@@ -241,10 +292,11 @@ def _classifier(reader: ExpressionReader, opener: Token) -> Expression:
 def _semantics(reader: ExpressionReader, token: Token) -> Expression:
     cursor = reader.cursor
     place = cursor.token
-    operand = read_call(reader)
-    kinds = ("first", "last")
-    fits = isinstance(operand, Call) or (isinstance(operand, Navigate) and operand.kind in kinds)
-    if not fits:
+    operand = reader.primary()
+    alone = isinstance(operand, _OF_ONE_ROW)
+    if isinstance(operand, Navigate):
+        alone = operand.kind in ("prev", "next")
+    if alone and place.key != "(":
         raise cursor.error(f"{token.key} goes with FIRST, LAST or an aggregate", place.span)
     return Semantics("running" if token.key == "RUNNING" else "final", operand)
 

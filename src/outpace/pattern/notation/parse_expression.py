@@ -265,7 +265,13 @@ class ExpressionReader:
 
     def _in(self, left: Expression, negated: bool) -> Expression:
         cursor = self.cursor
-        cursor.expect("(", "'(' after IN")
+        opener = cursor.expect("(", "'(' after IN")
+        if cursor.accept(")"):
+            raise cursor.error(
+                "IN has no values to compare with",
+                cursor.span_from(opener.start),
+                hint="name one at least: x IN (1, 2); of no values x is none: write FALSE",
+            )
         if self.at_subquery():
             return Subquery("in", self.subquery_text(), left, negated)
         return InList(left, self.items(")"), negated)
@@ -273,7 +279,7 @@ class ExpressionReader:
     def _postfix(self) -> Expression:
         cursor = self.cursor
         start = cursor.token.start
-        node = self._primary()
+        node = self.primary()
         while True:
             if cursor.accept("."):
                 name = cursor.expect_name("the name of a field after '.'").value
@@ -286,12 +292,13 @@ class ExpressionReader:
                 kind = read_type(cursor)
                 node = Cast(node, kind, span=cursor.span_from(start))
             elif cursor.accept("AT", "TIME", "ZONE"):
-                zone = self._primary()
+                zone = self.primary()
                 node = Call("at_timezone", (node, zone), span=cursor.span_from(start))
             else:
                 return node
 
-    def _primary(self) -> Expression:
+    def primary(self) -> Expression:
+        """Read an operand without what may follow it, such as `[1]`."""
         cursor = self.cursor
         token = cursor.token
         if token.kind is TokenKind.NUMBER:

@@ -115,6 +115,9 @@ class _PatternReader:
         elif cursor.at("(", ")"):
             cursor.accept("(", ")")
             self._add(frame, ast.Empty(span=cursor.span_from(token.start)))
+        elif token.key == "{-" and cursor.ahead().kind is TokenKind.NUMBER:
+            place = Span(token.start, cursor.ahead().end)
+            raise cursor.error("a quantifier bound cannot be negative", place)
         elif token.key in ("(", "{-"):
             self._open(token.key, token)
         elif token.key in ("^", "$"):
@@ -290,6 +293,8 @@ class _PatternReader:
     def _bound(self) -> int | None:
         cursor = self.cursor
         token = cursor.token
+        if token.key == "-":
+            raise cursor.error("a quantifier bound cannot be negative")
         if token.kind is not TokenKind.NUMBER:
             return None
         if not token.value.isdigit():

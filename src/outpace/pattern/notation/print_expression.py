@@ -31,6 +31,7 @@ from outpace.pattern.expression import (
     Navigate,
     Scalar,
     Semantics,
+    SortKey,
     Star,
     Subquery,
     Subscript,
@@ -160,7 +161,11 @@ class _ExpressionPrinter:
                 distance = "" if offset is None else f", {offset}"
                 return f"{kind.upper()}({self.text(operand)}{distance})"
             case Semantics(kind=kind, operand=operand):
-                return f"{kind.upper()} {self.text(operand, _POSTFIX)}"
+                text = self.text(operand)
+                call = isinstance(operand, Call)
+                if call or (isinstance(operand, Navigate) and operand.kind in ("first", "last")):
+                    return f"{kind.upper()} {text}"
+                return f"{kind.upper()} ({text})"
             case Classifier(variable=variable):
                 return f"CLASSIFIER({'' if variable is None else self.variable(variable)})"
             case MatchNumber():
@@ -248,8 +253,17 @@ class _ExpressionPrinter:
         if shown is None:
             shown = print_name(node.name, dialect=self.dialect, quoted=True)
         floor = _CONCAT if node.name == "position" else 0
-        arguments = ", ".join(self.text(argument, floor) for argument in node.arguments)
-        return f"{shown}({'DISTINCT ' if node.distinct else ''}{arguments})"
+        given = ", ".join(self.text(argument, floor) for argument in node.arguments)
+        order = ", ".join(map(self._sort_key, node.order))
+        inside = f"{'DISTINCT ' if node.distinct else ''}{given}"
+        call = f"{shown}({inside}{' ORDER BY ' if order else ''}{order})"
+        if node.condition is None:
+            return call
+        return f"{call} FILTER (WHERE {self.text(node.condition)})"
+
+    def _sort_key(self, key: SortKey) -> str:
+        direction = " DESC" if key.descending else ""
+        return f"{self.text(key.operand)}{direction}{' NULLS FIRST' if key.nulls_first else ''}"
 
     def _case(self, node: Case) -> str:
         pieces = ["CASE"]

@@ -84,6 +84,9 @@ def value(text: str, rows: list[int], labels: str, current: int | None = None) -
         ("CLASSIFIER(A)", "A"),
         ("MATCH_NUMBER()", 4),
         ("FINAL LAST(k)", 6),
+        ("FINAL (k)", 6),
+        ("FINAL (PREV(k))", 5),
+        ("FINAL (LAST(k) - FIRST(k))", 4),
         ("FINAL FIRST(B.k, 2)", 6),
         ("NEXT(CLASSIFIER())", "B"),
     ],
@@ -157,6 +160,12 @@ SAME_IN_DUCKDB = [
     "product(i)", "corr(x, k)", "covar_samp(x, k)", "covar_pop(x, k)", "regr_slope(x, k)",
     "regr_intercept(x, k)", "geomean(abs(x))", "array_agg(i)", "kurtosis(x)", "sum(i + k * 2)",
     "max(case when b then i end)", "approx_percentile(i, 0.5)",
+    "sum(i) filter (where k > 1)", "count(*) filter (where b)",
+    "count(distinct i) filter (where k > 1)", "array_agg(k) filter (where i > 1)",
+    "max_by(s, x) filter (where b)", "array_agg(s order by i, k desc)",
+    "array_agg(i order by s desc nulls first, x)", "array_agg(distinct i order by i desc)",
+    "string_agg(s, '-' order by x) filter (where k > 1)", "array_agg(i order by x desc, i)",
+    "max(i order by x)",
 ]  # fmt: skip
 SPELLED_OTHERWISE = {"approx_percentile(i, 0.5)": "quantile_disc(i, 0.5)"}
 
@@ -207,6 +216,8 @@ def test_duckdb_agrees(text: str, size: int) -> None:
         ("max_by(s, k, 2)", ["d", "a"]),
         ("min_by(s, i, 2)", ["a", "a"]),
         ("sum(i) + count(*)", 22),
+        ("listagg(s, '-') WITHIN GROUP (ORDER BY s DESC)", "d-c-b-a-a"),
+        ("RUNNING i + 1", 5),
     ],
 )
 def test_aggregate(text: str, expected: object) -> None:

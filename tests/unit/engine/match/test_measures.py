@@ -59,6 +59,11 @@ MEASURES = {
     "variance": "VARIANCE(B.f)",
     "positive": "COUNT_IF(x > 0)",
     "positive_a": "RUNNING COUNT_IF(A.f > 0)",
+    "chosen": "SUM(x) FILTER (WHERE f > 0)",
+    "chosen_rows": "COUNT(B.*) FILTER (WHERE B.x > 0)",
+    "sorted_texts": "ARRAY_AGG(s ORDER BY f DESC NULLS FIRST, ts) FILTER (WHERE x > 0)",
+    "said_of_all": "FINAL (x + COUNT(*))",
+    "running": "RUNNING x",
     "computed": "SUM(A.x * 2) + COALESCE(LAST(B.x), 0)",
 }
 
