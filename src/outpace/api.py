@@ -18,6 +18,7 @@ from outpace.explanation.explain import explain as explain_plan
 from outpace.files.parquet import ParquetFiles
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.hosts.local.join import join_data
+from outpace.hosts.local.nested_keys import number_keys
 from outpace.hosts.local.table import Search
 from outpace.hosts.local.table import match as match_table
 from outpace.hosts.local.table import search as search_table
@@ -409,10 +410,13 @@ def explain(
         return explain_plan(query, plan_session_files(session, data, query))
     if _is_spark_frame(data):
         from outpace.hosts.spark.frame import flagged
+        from outpace.hosts.spark.nested_keys import NestedKeys
         from outpace.hosts.spark.schema import arrow_schema
 
-        return explain_plan(query, plan_query(query, arrow_schema(flagged(data, query))))
-    return explain_plan(query, to_arrow(data, query).schema)
+        nested = NestedKeys(flagged(data, query), query)
+        return explain_plan(nested.query, plan_query(nested.query, arrow_schema(nested.frame)))
+    table, query, _ = number_keys(to_arrow(data, query).slice(0, 0), query)
+    return explain_plan(query, table.schema)
 
 
 def _explain_group(

@@ -73,6 +73,12 @@ PARITY = {
             DEFINE A AS price > (SELECT avg(price) FROM ticks)
                         AND symbol IN (SELECT symbol FROM ticks WHERE price > 90),
                    B AS EXISTS (SELECT * FROM ticks WHERE ts = 7) AND price < A.price) m""",
+    "computed keys, an array as a key, and what aggregates take": """
+        SELECT * FROM (SELECT split(symbol, ',') AS tags, ts, price FROM ticks) t MATCH_RECOGNIZE (
+            PARTITION BY tags, t.ts % 2 ORDER BY ts % 40 DESC, ts, ts DESC
+            MEASURES SUM(price) FILTER (WHERE price > 20) AS high, RUNNING price + 1 AS more,
+                     array_agg(price ORDER BY price DESC) AS sorted
+            ALL ROWS PER MATCH PATTERN (A B+) DEFINE B AS price > PREV(price)) m""",
     "cut by time range": """
         SELECT * FROM ticks MATCH_RECOGNIZE (
             ORDER BY ts MEASURES FIRST(ts) AS f, LAST(ts) AS l, COUNT(*) AS n
@@ -99,7 +105,7 @@ PARITY = {
                 ROWS BETWEEN CURRENT ROW AND 5 FOLLOWING
                 AFTER MATCH SKIP TO NEXT ROW
                 PATTERN (S D+ U) DEFINE D AS price < PREV(price), U AS price > PREV(price)),
-            v AS (PARTITION BY symbol ORDER BY ts DESC MEASURES CLASSIFIER() AS label
+            v AS (PARTITION BY split(symbol, ',') ORDER BY ts DESC MEASURES CLASSIFIER() AS label
                 ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
                 AFTER MATCH SKIP TO NEXT ROW SEEK
                 PATTERN (H? L??) DEFINE H AS price > 60, L AS PREV(price) > 70)""",

@@ -42,7 +42,7 @@ from outpace.errors import DataError
 from outpace.files.parquet import FileList
 from outpace.pattern.query import Query
 from outpace.report.table import FittedTable, counted
-from outpace.statement.split import whole_table
+from outpace.statement.step import whole_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -35,7 +35,7 @@ from outpace.pattern.query import Query
 from outpace.report.table import counted_bytes
 from outpace.statement.portable import differences
 from outpace.statement.spark_on_duckdb import EAGER, for_duckdb
-from outpace.statement.split import whole_table
+from outpace.statement.step import whole_table
 from outpace.statement.unknown_names import unknown_columns, unknown_tables
 
 #: Inputs together may have so many rows, where files tell that, and so many bytes.

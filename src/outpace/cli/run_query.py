@@ -31,7 +31,8 @@ from outpace.pattern.join import Join
 from outpace.pattern.notation.dialect import OWN
 from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query
-from outpace.statement.split import MOST_NESTED, Statement, split
+from outpace.statement.split import MOST_NESTED, split
+from outpace.statement.step import Statement
 
 Output = TypeVar("Output")
 

@@ -20,7 +20,7 @@ from outpace.errors import BindError, OutpaceError
 from outpace.pattern.bind.join import bind_join
 from outpace.pattern.disorder import Disorder, InOrder, Invalid, Late, Punctuation
 from outpace.pattern.join import SIDES, Join
-from outpace.statement.split import table_of
+from outpace.statement.step import table_of
 
 
 @dataclass(frozen=True)

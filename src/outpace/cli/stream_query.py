@@ -22,7 +22,7 @@ from outpace.pattern.disorder import Disorder, InOrder, Invalid, KSlack, Late
 from outpace.pattern.join import Join
 from outpace.pattern.notation.disorder import parse_disorder
 from outpace.pattern.query import Emission, Query
-from outpace.statement.split import whole_table
+from outpace.statement.step import whole_table
 from outpace.statement.streamable import needs_all_rows
 
 if TYPE_CHECKING:

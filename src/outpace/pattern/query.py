@@ -850,7 +850,10 @@ def _order_item(column: str | OrderItem) -> OrderItem:
     if words and words[-1].lower() in ("asc", "desc"):
         descending = words.pop().lower() == "desc"
     if words or not name:
-        raise BindError(f"order by takes a column name, not {column!r}")
+        raise BindError(
+            f"order by takes a column name, not {column!r}",
+            hint="add a column with what is to be ordered by; in op.sql the database computes it",
+        )
     return OrderItem(name, descending, nulls_first)
 
 

@@ -19,7 +19,7 @@ from outpace.pattern.expression import Cast, Expression, InList, Literal, Subque
 from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query
 from outpace.statement.join_step import JoinedTables, filled
-from outpace.statement.split import Lookup, Statement, Step
+from outpace.statement.step import Lookup, Statement, Step
 from outpace.statement.window_clause import WindowColumns
 
 Output = TypeVar("Output", covariant=True)

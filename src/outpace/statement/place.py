@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from outpace.errors import OutpaceError, Span
 from outpace.pattern.notation.lexer import SourceText, Token, tokenize
@@ -58,9 +59,14 @@ def place_in_clause(error: OutpaceError, text: str, clause: Span, dialect: str) 
     tokens = _clause(tokenize(source), keyword)
     named = _QUOTED.search(error.message) or re.search(r"variable (\w+)", error.detail or "")
     if named is not None:
-        for token in tokens:
-            if token.is_name and token.value.lower() == named[1].lower():
-                return token.span
+        found = [
+            (before.key != "AS", token.start, token.span)
+            for before, token in pairwise(tokens)
+            if token.is_name and token.value.lower() == named[1].lower()
+        ]
+        if found:
+            # The name of a measure is meant rather than a column that it reads.
+            return min(found, key=lambda one: one[:2])[2]
     return tokens[0].span if tokens else None
 
 

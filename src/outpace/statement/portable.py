@@ -20,7 +20,7 @@ from sqlglot import exp
 from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.statement.dialect import spark_select
 from outpace.statement.spark_on_duckdb import spark_name, summand
-from outpace.statement.split import Statement
+from outpace.statement.step import Statement
 
 _COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In)
 _DIVISIONS: Final = (exp.Div, exp.Mod)
@@ -77,6 +77,8 @@ def differences(statement: Statement, schemas: Mapping[str, Iterable[pa.Field]])
         return "a join with WITHIN"
     if any(step.window for step in statement.steps):
         return "a row pattern in a window"
+    if any(step.computed for step in statement.steps):
+        return "an expression in PARTITION BY or ORDER BY"
     texts = [*(step.source for step in statement.steps), statement.outer]
     trees = [tree for tree in map(spark_select, texts) if tree is not None]
     if len(trees) < len(texts):

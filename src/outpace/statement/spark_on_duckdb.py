@@ -17,7 +17,7 @@ from typing import Final
 import sqlglot
 from sqlglot import exp
 
-from outpace.statement.split import Statement
+from outpace.statement.step import Statement
 
 #: Rules of DuckDB's optimiser that would leave out what Spark computes: `x + 1 > 5` becomes
 #: `x > 4`, and of two conditions the simpler one goes first.

@@ -8,22 +8,22 @@ it. Places in errors always count from the beginning of the whole statement.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from outpace.errors import OutpaceError, PatternSyntaxError, Span, UnsupportedError
-from outpace.pattern.expression import Expression, Subquery, walk
+from outpace.pattern.expression import Call, Expression, MatchNumber, Star, Subquery, walk
 from outpace.pattern.framed import Frames, framed
 from outpace.pattern.join import Join
 from outpace.pattern.notation.dialect import check_dialect
 from outpace.pattern.notation.lexer import SourceText, Token, TokenKind, tokenize
 from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
-from outpace.pattern.query import OrderItem, Query
+from outpace.pattern.query import OrderItem, Query, RowsPerMatch
 from outpace.statement.dialect import translate
 from outpace.statement.join_step import JoinClause, JoinedTables, JoinReader, Reference
-from outpace.statement.place import Fragment, place_in_clause, place_of_name
+from outpace.statement.place import Fragment
+from outpace.statement.step import ComputedColumn, Lookup, Statement, Step
 from outpace.statement.window_clause import RowWindow, WindowColumns, WindowedSelect, WindowReader
 
 #: How deep parentheses may be nested in a statement.
@@ -50,96 +50,6 @@ _AFTER_FACTOR = _NOT_IN_FACTOR | {
 _LEAVE_OUT = frozenset({"EXCLUDE", "EXCEPT"})
 #: What a statement can create that lasts longer than the tables of the matches.
 _LASTING = frozenset({"VIEW", "MACRO", "FUNCTION", "PROCEDURE", "TRIGGER"})
-
-#: A step's input that is a table as it is.
-_WHOLE_TABLE = re.compile(
-    r"SELECT \* FROM (?P<quote>`?)(?P<table>\w+)(?P=quote)(?:\s+(?:AS\s+)?`?\w+`?)?",
-    re.IGNORECASE,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """A subquery of MEASURES or DEFINE: its node, and the query that the database runs for it."""
-
-    node: Subquery
-    query: str
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One MATCH_RECOGNIZE.
-
-    Parameters
-    ----------
-    table
-        The name under which the rest of the statement reads the matches.
-    source
-        The query that gives the input rows, in the database's dialect. It may read the tables of
-        earlier steps.
-    query
-        What to match, named as the user named the matches. Subqueries in it are still there.
-    span
-        Where `MATCH_RECOGNIZE ( ... )` stands in the statement.
-    lookups
-        Those subqueries; they may read the tables of earlier steps.
-    joined
-        Of a JOIN … WITHIN, which is no MATCH_RECOGNIZE: what is joined; `source` is its left side.
-    window
-        Of a window with a pattern: what becomes of the matches, whose table has all rows.
-    """
-
-    table: str
-    source: str
-    query: Query
-    span: Span
-    lookups: tuple[Lookup, ...] = ()
-    joined: JoinedTables | None = None
-    window: WindowColumns | None = None
-
-    @property
-    def is_clause(self) -> bool:
-        """Whether it is a MATCH_RECOGNIZE as it is written."""
-        return self.joined is None and self.window is None
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The queries that give the input rows: one, or those of the sides of a join."""
-        return (self.source,) if self.joined is None else (self.source, self.joined.right)
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement that is split.
-
-    Parameters
-    ----------
-    text, dialect
-        What the user wrote, and in what.
-    steps
-        The MATCH_RECOGNIZE clauses, each after those that it reads from.
-    outer
-        What is left, in the database's dialect; the text itself where it has no MATCH_RECOGNIZE and
-        needs no translation.
-    """
-
-    text: str
-    dialect: str
-    steps: tuple[Step, ...]
-    outer: str
-
-    def located(self, error: OutpaceError, step: Step) -> OutpaceError:
-        """Give an error of a step its place in the statement where it has none, and return it."""
-        if error.span is None and step.joined is not None:
-            error.span = place_of_name(error, self.text, step.span, self.dialect) or step.span
-        elif error.span is None:
-            error.span = place_in_clause(error, self.text, step.span, self.dialect)
-        if step.window is not None:
-            # The user wrote neither the columns of rows nor the names of measures.
-            own = re.compile(rf"(?:, | ){re.escape(step.table.rstrip('0123456789'))}\w+")
-            error.where = own.sub("", error.where) if error.where else None
-            error.hint = own.sub("", error.hint) if error.hint else None
-        return error.located(self.text, "statement").in_sql()
 
 
 def split(
@@ -176,26 +86,6 @@ def split(
     while prefix.lower() in text.lower():
         prefix += "_"
     return _StatementSplitter(source, tokens, database, prefix).split()
-
-
-def whole_table(step: Step) -> str | None:
-    """Return the name, in lower case, of the table that a step reads as it is; None if it does not.
-
-    Examples
-    --------
-    >>> clause = "MATCH_RECOGNIZE (ORDER BY ts PATTERN (A))"
-    >>> sources = ["Ticks AS t", "(SELECT 1 AS ts)"]
-    >>> texts = [f"SELECT * FROM {source} {clause}" for source in sources]
-    >>> [whole_table(split(text, "trino", database="spark").steps[0]) for text in texts]
-    ['ticks', None]
-    """
-    return table_of(step.source)
-
-
-def table_of(source: str) -> str | None:
-    """Return the name, in lower case, of the table that a query is as it is; None if it is not."""
-    found = _WHOLE_TABLE.fullmatch(source.strip())
-    return found["table"].lower() if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,13 +267,16 @@ class _StatementSplitter:
         """Return the step of a window, whose rows are numbered in the order of its partitions."""
         table = f"{self.prefix}{len(self.steps) + 1}"
         row, after = f"{table}_row", f"{table}_after"
-        partitions = [f"{table}_partition_{number + 1}" for number in range(len(window.partitions))]
-        columns: list[str | Fragment] = ["SELECT *, "]
-        for name, place in zip(partitions, window.partitions, strict=True):
-            columns += [self._render(*place), f" AS {name}, "]
+        computed = [
+            self._column(f"{table}_partition_{number}", place)
+            for number, place in enumerate(window.partitions, 1)
+        ]
+        partitions = tuple(column.name for column, _ in computed)
         if window.after is not None:
-            columns += [*self._counted(self._render(*window.after)), f" AS {after}, "]
-        source = Fragment.join((*columns, *self._numbered(window, row), " FROM ", read))
+            column, text = self._column(after, window.after)
+            computed.append((column, self._counted(text)))
+        computed.append((ComputedColumn(row, "OVER", window.span), self._numbered(window)))
+        source = _with_columns(computed, read)
         frames = Frames(
             row,
             after if window.after is not None else None,
@@ -395,41 +288,45 @@ class _StatementSplitter:
             query = framed(replace(window.clause, outputs=tuple(window.columns.items())), frames)
         except OutpaceError as error:
             raise error.located(self.text, "statement").in_sql() from None
-        query = replace(query, partitions=tuple(partitions), order=(OrderItem(row),))
-        helpers = (*partitions, row) if window.after is None else (*partitions, row, after)
+        query = replace(query, partitions=partitions, order=(OrderItem(row),))
         return Step(
             table,
             self._translated(self._scoped(select.start, source)),
             query,
             window.span,
             tuple(self._lookup(node) for node in _subqueries(query)),
-            window=WindowColumns(row, tuple(partitions), tuple(window.columns), helpers),
+            window=WindowColumns(row, partitions, tuple(window.columns)),
+            computed=tuple(column for column, _ in computed),
         )
 
-    def _counted(self, after: Fragment) -> tuple[str | Fragment, ...]:
+    def _column(self, name: str, place: tuple[int, int]) -> tuple[ComputedColumn, Fragment]:
+        """Return a column that is computed by some tokens, and the text of these."""
+        start, stop = place
+        span = self.tokens[start].span.join(self.tokens[stop - 1].span)
+        return ComputedColumn(name, self.text[span.start : span.end], span), self._render(*place)
+
+    def _counted(self, after: Fragment) -> Fragment:
         """Return the text of a number of rows; one that is none is an error of the database."""
         error = "raise_error" if self.database == "spark" else "error"
         message = "the end of a frame is a number of rows, 0 at least"
-        return ("CASE WHEN (", after, ") >= 0 THEN ", after, f" ELSE {error}('{message}') END")
+        parts = ("CASE WHEN (", after, ") >= 0 THEN ", after, f" ELSE {error}('{message}') END")
+        return Fragment.join(parts)
 
-    def _numbered(self, window: RowWindow, row: str) -> Iterator[str | Fragment]:
-        """Yield the text that numbers rows.
+    def _numbered(self, window: RowWindow) -> Fragment:
+        """Return the text that numbers rows.
 
         Spark may compute rows twice, and rows of one place in the order may change places between:
         they get the same number, and the host tells them apart.
         """
-        places = [window.order] if self.database == "spark" else [window.partitions, window.order]
-        order = [self._render(*place) for places_of in places for place in places_of]
+        partitions = [self._render(*place) for place in window.partitions]
+        order = [self._render(*place) for place in window.order]
         if self.database != "spark":
-            yield "row_number() OVER ("
-        elif order:
-            yield "rank() OVER ("
-            yield from _listed("PARTITION BY", [self._render(*one) for one in window.partitions])
-        else:
-            yield f"1 AS {row}"
-            return
-        yield from _listed("ORDER BY", order)
-        yield f") AS {row}"
+            listed = _listed("ORDER BY", [*partitions, *order])
+            return Fragment.join(("row_number() OVER (", *listed, ")"))
+        if not order:
+            return Fragment.join(("1",))
+        lists = (*_listed("PARTITION BY", partitions), *_listed("ORDER BY", order))
+        return Fragment.join(("rank() OVER (", *lists, ")"))
 
     def _join(self, join: JoinClause, time: Token | None) -> Step:
         times = join.times or (time and (time, time))
@@ -537,17 +434,39 @@ class _StatementSplitter:
         return False
 
     def _step(self, unit: _TableFactor) -> Step:
-        query = self._query(unit)
+        query, places = self._query(unit)
+        computed = [self._column(name, place) for name, place in places.items()]
         join = next((one for one in self.joins if one.start == unit.start), None)
         if join is not None:
             self._table(join, self._time(unit, query))
         factor = self._render(unit.start, unit.keyword)
-        source = self._scoped(unit.start, Fragment.join(("SELECT * FROM ", factor)))
+        source = self._scoped(unit.start, _with_columns(computed, factor))
         lookups = tuple(self._lookup(node) for node in _subqueries(query))
         # Numbers go up as steps are added, after the steps that this one reads from.
         table = f"{self.prefix}{len(self.steps) + 1}"
         span = self.tokens[unit.keyword].span.join(self.tokens[unit.close].span)
-        return Step(table, self._translated(source), query, span, lookups)
+        return Step(
+            table,
+            self._translated(source),
+            query,
+            span,
+            lookups,
+            computed=tuple(column for column, _ in computed),
+            outside=tuple(self._outside(unit)),
+        )
+
+    def _outside(self, unit: _TableFactor) -> Iterator[tuple[str, Span]]:
+        """Yield names in front of columns, in the input of a clause, that stand around it, too."""
+        around = {
+            token.value.lower()
+            for index, token in enumerate(self.tokens)
+            if token.is_name and not unit.start <= index <= unit.close
+        }
+        for index in range(unit.start, unit.keyword):
+            token = self.tokens[index]
+            qualifies = token.is_name and self.tokens[index + 1].key == "."
+            if qualifies and self.tokens[index - 1].key != "." and token.value.lower() in around:
+                yield token.value, token.span
 
     def _time(self, unit: _TableFactor, query: Query) -> Token | None:
         """Return the first column that a clause orders by, where it is written."""
@@ -555,17 +474,51 @@ class _StatementSplitter:
         named = {item.column.lower() for item in query.order[:1]}
         return next((one for one in inside if one.is_name and one.value.lower() in named), None)
 
-    def _query(self, unit: _TableFactor) -> Query:
+    def _query(self, unit: _TableFactor) -> tuple[Query, dict[str, tuple[int, int]]]:
+        """Read a clause; return also the columns that the database computes, and their tokens."""
         start = self.tokens[unit.keyword].start
         clause = self.text[start : self.tokens[unit.close].end]
-        return parse_match_recognize(
+        computed: dict[str, tuple[int, int]] = {}
+        table = self._name_of(unit)
+
+        def column(place: Span) -> str | None:
+            tokens = self._tokens_of(place.start, place.end)
+            first, *dotted = self.tokens[slice(*tokens)]
+            if all(one.key == "." or one.is_name for one in dotted) and dotted[0].key == ".":
+                own = first.value.lower() == table and len(dotted) == 2
+                return dotted[1].value if own else None
+            name = f"{self.prefix}key_{place.start}"
+            computed[name] = tokens
+            return name
+
+        query = parse_match_recognize(
             clause,
             dialect=self.source.dialect,
             offset=start,
             whole=self.text,
             where="statement",
             name=self._alias(unit.close + 1) or "query",
+            computed=column,
         )
+        hidden = not query.outputs and query.rows is RowsPerMatch.ONE
+        if hidden and query.partitions and set(query.partitions) <= computed.keys():
+            # No column would be left of a match.
+            shown = (("match_number", MatchNumber()), ("rows", Call("count", (Star(),))))
+            query = replace(query, outputs=shown)
+        return query, computed
+
+    def _name_of(self, unit: _TableFactor) -> str | None:
+        """Return the name that a clause's input is called by, in lower case, if it has one."""
+        last = unit.keyword - 1
+        if self.tokens[last].key == ")":
+            last = self.partner[last] - 1  # A list of columns stands behind the name.
+        named = last >= unit.start and self.tokens[last].is_name
+        return self.tokens[last].value.lower() if named else None
+
+    def _tokens_of(self, begin: int, end: int) -> tuple[int, int]:
+        """Return the tokens of a part of the text, from and up to."""
+        start = next(i for i, token in enumerate(self.tokens) if token.start >= begin)
+        return start, next(i for i, token in enumerate(self.tokens) if token.start >= end)
 
     def _alias(self, index: int) -> str | None:
         token = self.tokens[index]
@@ -578,9 +531,7 @@ class _StatementSplitter:
     def _lookup(self, node: Subquery) -> Lookup:
         assert node.span is not None, "parsed nodes know their place"
         begin = self.text.index(node.text, node.span.start)
-        end = begin + len(node.text.rstrip())
-        start = next(i for i, token in enumerate(self.tokens) if token.start >= begin)
-        stop = next(i for i, token in enumerate(self.tokens) if token.start >= end)
+        start, stop = self._tokens_of(begin, begin + len(node.text.rstrip()))
         query = self._scoped(start, self._render(start, stop))
         return Lookup(node, self._translated(query))
 
@@ -685,6 +636,14 @@ class _StatementSplitter:
     ) -> OutpaceError:
         span = self.tokens[index].span
         return kind(message, span=span, text=self.text, where="statement", hint=hint)
+
+
+def _with_columns(computed: Iterable[tuple[ComputedColumn, Fragment]], read: Fragment) -> Fragment:
+    """Return the query that gives what a table has, and computed columns."""
+    parts: list[str | Fragment] = ["SELECT *"]
+    for column, text in computed:
+        parts += [", ", text, f" AS {column.name}"]
+    return Fragment.join((*parts, " FROM ", read))
 
 
 def _listed(words: str, expressions: list[Fragment]) -> Iterator[str | Fragment]:

@@ -13,7 +13,7 @@ from sqlglot import exp
 from outpace.errors import Span
 from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.statement.dialect import spark_select
-from outpace.statement.split import Statement
+from outpace.statement.step import Statement
 
 
 def needs_all_rows(statement: Statement) -> tuple[str, Span | None] | None:

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from outpace.statement.dialect import spark_select
 from outpace.statement.spark_on_duckdb import spark_name
-from outpace.statement.split import Statement
+from outpace.statement.step import Statement
 
 #: Where all that stands between a column and its SELECT is of these kinds, it can be nothing else.
 _AROUND: Final = (

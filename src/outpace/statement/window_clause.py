@@ -105,14 +105,11 @@ class WindowColumns:
         The columns that tell partitions.
     measures
         The columns that rows get.
-    helpers
-        The columns that no row keeps.
     """
 
     row: str
     partitions: tuple[str, ...]
     measures: tuple[str, ...]
-    helpers: tuple[str, ...]
 
     @property
     def row_of(self) -> str:

@@ -23,10 +23,13 @@ from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxErro
 from outpace.hosts.local.frames import UNFINISHED_HINT, is_unfinished
 from outpace.hosts.local.table import match
 from outpace.pattern.bind.join import bind_join
+from outpace.pattern.notation.dialect import OWN
 from outpace.pattern.query import Query, RowsPerMatch
+from outpace.statement.ambiguous_names import check_ambiguous, inner_query
 from outpace.statement.database import SUBQUERY_HINT, database_error, run_statement
 from outpace.statement.join_step import JoinedTables
-from outpace.statement.split import Statement, Step, split
+from outpace.statement.split import split
+from outpace.statement.step import Statement, Step
 from outpace.statement.window_clause import WindowColumns
 
 
@@ -63,11 +66,14 @@ class _DuckDB:
         return self._fetched(query, hint=SUBQUERY_HINT)
 
     def match(self, step: Step, query: Query) -> None:
+        self._check_names(step, query)
         found = match(self._fetched(step.source), query, progress=self.progress)
+        found = found.drop_columns([name for name in step.helpers if name in found.column_names])
         self.cleanup.callback(_unregister, self.connection, step.table)
         self.connection.register(step.table, found)
 
     def measure(self, step: Step, window: WindowColumns, query: Query) -> None:
+        self._check_names(step, query)
         # The rows come in the order of their numbers, which begin with 1.
         source = f"SELECT * FROM ({step.source}) ORDER BY {window.row}"
         rows = self._fetched(source)
@@ -82,7 +88,7 @@ class _DuckDB:
         for name in window.measures:
             rows = rows.append_column(name, found[name].take(matches))
         self.cleanup.callback(_unregister, self.connection, step.table)
-        self.connection.register(step.table, rows.drop_columns(list(window.helpers)))
+        self.connection.register(step.table, rows.drop_columns(list(step.helpers)))
 
     def join(self, step: Step, joined: JoinedTables) -> Mapping[str, str]:
         left, right = self._fetched(step.source), self._fetched(joined.right)
@@ -101,6 +107,15 @@ class _DuckDB:
 
     def run(self, query: str) -> pa.Table:
         return self._fetched(query)
+
+    def _check_names(self, step: Step, query: Query) -> None:
+        """Refuse names that stand for several columns, where the dialect is not DuckDB's."""
+        if self.statement.dialect in (OWN, "duckdb"):
+            return
+        inner = inner_query(step.source, "duckdb")
+        if inner is not None:
+            with suppress(duckdb.Error):  # What is wrong is told when it runs.
+                check_ambiguous(query, _columns(self.connection, inner))
 
     def _fetched(self, query: str, *, hint: str | None = None) -> pa.Table:
         """Run a query; `hint` goes with a name that DuckDB does not know."""
@@ -125,6 +140,10 @@ def _fetch(_connection: duckdb.DuckDBPyConnection, _query: str) -> pa.Table:
     # DuckDB looks for unknown tables among the variables of this frame, hence the underscores.
     _relation = _connection.sql(_query)
     return pa.table({}) if _relation is None else _relation.to_arrow_table()
+
+
+def _columns(_connection: duckdb.DuckDBPyConnection, _query: str) -> list[str]:
+    return _connection.sql(_query).columns
 
 
 #: How an error of DuckDB begins: its kind, then what it says.

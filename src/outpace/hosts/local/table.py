@@ -23,6 +23,7 @@ from outpace.engine.match.task import prepare
 from outpace.errors import DataError, UnsupportedError
 from outpace.hosts.background import Compilable, ToilNotice, compile_in_background
 from outpace.hosts.local.frames import TableLike, to_arrow
+from outpace.hosts.local.nested_keys import number_keys, with_keys
 from outpace.hosts.local.threads import in_threads, thread_count
 from outpace.pattern.argument import a_whole_number, listed, shown
 from outpace.pattern.bind.disorder import missing_flag
@@ -89,14 +90,16 @@ class Search:
     def __init__(
         self, table: pa.Table, query: Query, pace: Pace | None = None, threads: int = 1
     ) -> None:
-        self._table = table
-        self._query = query
+        self._table, self._query, self._keys = number_keys(table, query)
         self._pace = pace or Pace()
         self._threads = threads
 
-    @fitting()
     def table(self) -> pa.Table:
         """Return the matches as a table."""
+        return with_keys(self._table_by_numbers(), self._keys, self._query)
+
+    @fitting()
+    def _table_by_numbers(self) -> pa.Table:
         if self._query.windows is not None and self._query.instance_count > 1:
             from outpace.hosts.processes.run import match_in_processes
 
@@ -124,7 +127,7 @@ class Search:
     def timed_out(self) -> pa.Table:
         """Return the partial matches that WITHIN ended, with the reason."""
         self._check_whole("timed_out")
-        return self._partitions.timed_out()
+        return with_keys(self._partitions.timed_out(), self._keys, self._query.one_row_per_match())
 
     def why(self, match_index: int) -> str:
         """Explain one match: which row was taken for which step, and why its predicate held.

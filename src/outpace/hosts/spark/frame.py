@@ -35,6 +35,7 @@ from outpace.engine.divide.ranges import (
     pack_ranges,
 )
 from outpace.engine.event import EVENT_ID
+from outpace.hosts.spark.nested_keys import NestedKeys
 from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
 from outpace.pattern.bind.disorder import missing_flag
 from outpace.pattern.bound import BoundQuery
@@ -87,6 +88,8 @@ def match_frame(
         from outpace.hosts.spark.stream_search import StreamSearch
 
         return StreamSearch(frame, query, sources).matches()
+    if nested := NestedKeys(frame, query):
+        return nested.restored(match_frame(nested.frame, nested.query, placed=placed))
     frame = flagged(frame, query)
     schema = arrow_schema(frame)
     if placed:

@@ -32,7 +32,8 @@ from outpace.pattern.query import Query, RowsPerMatch
 from outpace.plan.crossing import quoted
 from outpace.statement.database import SUBQUERY_HINT, database_error, run_statement
 from outpace.statement.join_step import JoinedTables
-from outpace.statement.split import Statement, Step, split, whole_table
+from outpace.statement.split import split
+from outpace.statement.step import Statement, Step, whole_table
 from outpace.statement.window_clause import WindowColumns
 
 #: Finds the matches of a query in a table.
@@ -79,7 +80,8 @@ class _Spark:
             if matcher is not None:
                 self.matches[step.table] = matcher(query)
             else:
-                self.matches[step.table] = match_frame(self._frame(step.source), query)
+                found = match_frame(self._frame(step.source), query)
+                self.matches[step.table] = found.drop(*step.helpers)
         except PySparkException as error:
             raise _spark_error(error, self.statement) from error
 
@@ -106,7 +108,7 @@ class _Spark:
         for name, key in zip(window.partitions, keys, strict=True):
             same &= sf.col(name).eqNullSafe(sf.col(key))
         joined = rows.join(found, same, "left")
-        self.matches[step.table] = joined.drop("number", *keys, *window.helpers)
+        self.matches[step.table] = joined.drop("number", *keys, *step.helpers)
 
     def join(self, step: Step, joined: JoinedTables) -> Mapping[str, str]:
         try:

@@ -44,7 +44,7 @@ from outpace.pattern.bound import (
 )
 from outpace.pattern.functions.condition import COMPARISONS
 from outpace.pattern.operator import check_operator
-from outpace.pattern.query import Query, RowsPerMatch, Selection
+from outpace.pattern.query import OrderItem, Query, RowsPerMatch, Selection
 from outpace.pattern.types import type_name
 from outpace.pattern.values import TIME_LIMIT
 from outpace.pattern.windows import TimeWindows
@@ -84,7 +84,7 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         if limit.count > TIME_LIMIT:
             raise BindError(f"a limit is at most {TIME_LIMIT}", where="limit")
     partition_by = _columns(query.partitions, schema, "partition by")
-    order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
+    query, order_by = _ordered(query, schema)
     predicates = _predicates(query, schema, names, subsets)
     measures = _measures(query, schema, names, subsets) or _default_measures(
         query, schema, order_by
@@ -140,7 +140,8 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
 
 def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
     """Bind a query with a user-defined operator, which has an order and partitions only."""
-    assert query.operator is not None
+    operator = query.operator
+    assert operator is not None
     if query.tree is not None or query.outputs or query.definitions:
         raise BindError(
             "a query has a pattern or an operator, not both",
@@ -170,13 +171,13 @@ def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
             ),
         )
     partition_by = _columns(query.partitions, schema, "partition by")
-    order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
+    query, order_by = _ordered(query, schema)
     _check_partitions(partition_by, order_by, schema)
-    output = getattr(query.operator, "output", None)
-    name = getattr(query.operator, "__name__", type(query.operator).__name__)
+    output = getattr(operator, "output", None)
+    name = getattr(operator, "__name__", type(operator).__name__)
     if output is None:
         try:
-            made = query.operator()
+            made = operator()
         except Exception as error:  # It is the user's code.
             raise BindError(
                 f"operator {name} cannot be made",
@@ -360,6 +361,16 @@ def _as_stored(expression: BoundExpression, schema: pa.Schema) -> BoundExpressio
     return replace(expression, type=kind)
 
 
+def _ordered(query: Query, schema: pa.Schema) -> tuple[Query, tuple[str, ...]]:
+    """Return the query and its columns of ORDER BY without repetitions, which change nothing."""
+    items: dict[str, OrderItem] = {}
+    for item in query.order:
+        items.setdefault(resolve_column(item.column, schema, "order by"), item)
+    if len(items) < len(query.order):
+        query = replace(query, order=tuple(items.values()))
+    return query, tuple(items)
+
+
 def _columns(names: tuple[str, ...], schema: pa.Schema, where: str) -> tuple[str, ...]:
     found = tuple(resolve_column(name, schema, where) for name in names)
     for position, name in enumerate(found):
@@ -381,8 +392,14 @@ def _check_partitions(
             kind = types.value_type(schema.field(name).type)
             nested = types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind)
             if nested or not types.is_supported(kind):
+                key = nested and where == "partition by"
                 raise BindError(
-                    f"column '{name}' of type {type_name(kind)} has no order", where=where
+                    f"column '{name}' of type {type_name(kind)} has no order",
+                    where=where,
+                    hint="arrays and rows are keys of tables and DataFrames, with op.match and"
+                    " op.sql; elsewhere add a column that tells them apart"
+                    if key
+                    else None,
                 )
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 from dataclasses import replace
+from functools import partial
+from typing import Final, TypeAlias
 
-from outpace.errors import BindError
+from outpace.errors import BindError, Span
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
 from outpace.pattern.notation.disorder import read_disorder, settings_hint
 from outpace.pattern.notation.lexer import SourceText, Token, TokenCursor, TokenKind
+from outpace.pattern.notation.parse_call import INFIX, read_direction
 from outpace.pattern.notation.parse_expression import read_expression
 from outpace.pattern.notation.parse_pattern import read_pattern
 from outpace.pattern.notation.parse_windows import (
@@ -39,6 +42,10 @@ from outpace.pattern.query import (
     WithinKind,
 )
 
+#: Says of the place of an expression, or of names with dots, which column of the rows it is; None:
+#: it is none.
+ComputeColumn: TypeAlias = Callable[[Span], str | None]
+
 
 def parse_match_recognize(
     text: str,
@@ -48,6 +55,7 @@ def parse_match_recognize(
     whole: str | None = None,
     name: str = "query",
     where: str = "match_recognize",
+    computed: ComputeColumn | None = None,
 ) -> Query:
     """Read what stands between the parentheses of MATCH_RECOGNIZE.
 
@@ -59,6 +67,8 @@ def parse_match_recognize(
         See `outpace.pattern.notation.lexer.SourceText`.
     name
         The name of the query.
+    computed
+        Gives expressions of PARTITION BY and ORDER BY a column; without it they are refused.
 
     Raises
     ------
@@ -76,28 +86,29 @@ def parse_match_recognize(
     ['DOWN', 'UP']
     """
     cursor = TokenCursor(SourceText(text, where, offset, whole, dialect))
+    computed = computed or (lambda place: None)
     wrapped = cursor.accept("MATCH_RECOGNIZE")
     if wrapped:
         cursor.expect("(")
-    query = replace(read_clauses(cursor), name=name)
+    query = replace(read_clauses(cursor, computed), name=name)
     if wrapped:
         cursor.expect(")")
     cursor.expect_end()
     return query
 
 
-def read_clauses(cursor: TokenCursor) -> Query:
+def read_clauses(cursor: TokenCursor, computed: ComputeColumn) -> Query:
     """Read the clauses from a cursor, up to the end or the closing parenthesis.
 
     MEASURES stands before PATTERN in the text and has to know which names are variables, so the
     clauses are read twice.
     """
     start = cursor.index
-    query = _ClauseReader(cursor, frozenset()).read()
+    query = _ClauseReader(cursor, frozenset(), computed).read()
     assert query.tree is not None, "a query that was read has a pattern"
     names = {name for name, _ in (*query.definitions, *query.subsets)}
     cursor.index = start
-    return _ClauseReader(cursor, names.union(ast.predicates(query.tree))).read()
+    return _ClauseReader(cursor, names.union(ast.predicates(query.tree)), computed).read()
 
 
 def fold_upper(name: str, quoted: bool) -> str:
@@ -105,10 +116,17 @@ def fold_upper(name: str, quoted: bool) -> str:
     return name if quoted else name.upper()
 
 
+#: Tokens that are values.
+_VALUES: Final = (TokenKind.NUMBER, TokenKind.STRING)
+#: By how much signs change how deep what follows is.
+_OPENING: Final = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+
+
 class _ClauseReader:
-    def __init__(self, cursor: TokenCursor, variables: Set[str]) -> None:
+    def __init__(self, cursor: TokenCursor, variables: Set[str], computed: ComputeColumn) -> None:
         self.cursor = cursor
         self.variables = variables
+        self.computed = computed
         self.query = Query()
         #: Where each clause stands that was read.
         self.clauses: dict[str, Token] = {}
@@ -125,32 +143,15 @@ class _ClauseReader:
         return self.query
 
     def _clause(self) -> tuple[str, Callable[[], None]]:
-        clauses: dict[str, Callable[[], None]] = {
-            "PARTITION BY": self._partition_by,
-            "ORDER BY": self._order_by,
-            "MEASURES": self._measures,
-            "ONE ROW PER MATCH": self._one_row,
-            "ALL ROWS PER MATCH": self._all_rows,
-            "AFTER MATCH": self._after_match,
-            "INITIAL": self._initial,
-            "SEEK": self._seek,
-            "PATTERN": self._pattern,
-            "WITHIN": self._within,
-            "SELECT": self._select,
-            "CONSUME": self._consume,
-            "LIMIT": self._limit,
-            "UNCERTAIN": self._uncertain,
-            "OVER": self._over,
-            "INSTANCES": self._instances,
-            "DISORDER": self._disorder,
-            "EMIT": self._emit,
-            "SUBSET": self._subset,
-            "DEFINE": self._define,
-        }
-        for words, reader in clauses.items():
-            if self.cursor.at(*words.split()):
-                return words, reader
-        raise self.cursor.unexpected("a clause of MATCH_RECOGNIZE", hint=self._hint())
+        words = self._words_ahead()
+        if words is None:
+            raise self.cursor.unexpected("a clause of MATCH_RECOGNIZE", hint=self._hint())
+        return words, partial(_READERS[words], self)
+
+    def _words_ahead(self) -> str | None:
+        """Return the words that a clause begins with, if one comes next."""
+        found = (words for words in _READERS if self.cursor.at(*words.split()))
+        return next(found, None)
 
     def _hint(self) -> str | None:
         """Say what may follow the last clause."""
@@ -176,6 +177,53 @@ class _ClauseReader:
             parts.append(cursor.expect_name("a column after '.'").value)
         return ".".join(parts)
 
+    def _row_column(self, clause: str) -> str:
+        """Read a column, or an expression that becomes one before rows are matched."""
+        cursor = self.cursor
+        item = self._item()
+        if len(item) < 2:
+            return self._column()
+        place = Span(item[0].start, item[-1].end)
+        column = self.computed(place)
+        names = all(one.is_name for one in item[::2]) and all(one.key == "." for one in item[1::2])
+        if column is None and names and len(item) % 2:
+            return self._column()
+        if column is None:
+            raise cursor.error(
+                f"{clause} takes columns here, no expressions",
+                place,
+                hint="a database computes them in a statement, see op.sql; else add a column",
+            )
+        cursor.index += len(item)
+        return column
+
+    def _item(self) -> list[Token]:
+        """Return the tokens of the item of a list that comes next, without its direction."""
+        cursor = self.cursor
+        start, depth = cursor.index, 0
+        while cursor.token.kind is not TokenKind.END and not cursor.at("PATTERN", "("):
+            depth += _OPENING.get(cursor.token.key, 0)
+            if depth < 0 or (not depth and cursor.index > start and self._ends_item(start)):
+                break
+            cursor.index += 1
+        item, cursor.index = cursor.tokens[start : cursor.index], start
+        return item
+
+    def _ends_item(self, start: int) -> bool:
+        """Whether the item that begins at a token ends before the present one."""
+        cursor, last = self.cursor, self.cursor.previous
+        if cursor.token.key in (",", "ASC", "DESC", "NULLS"):
+            return True
+        if not (last.is_name or last.key in (")", "]") or last.kind in _VALUES):
+            return False
+        if cursor.at("OVER", "("):
+            return False
+        # A word behind a column alone is no part of the item: it is misspelled, or of a clause.
+        column = all(one.is_name or one.key == "." for one in cursor.tokens[start : cursor.index])
+        other = cursor.token.is_name and cursor.token.key not in INFIX
+        begun = cursor.tokens[start].key in RESERVED
+        return (column and other and not begun) or self._words_ahead() is not None
+
     def _output_name(self, what: str) -> str:
         """Read a name, where PATTERN with its parenthesis is the next clause and no name."""
         if self.cursor.at("PATTERN", "("):
@@ -195,9 +243,9 @@ class _ClauseReader:
         return folded if folded in self.variables else name
 
     def _partition_by(self) -> None:
-        columns = [self._column()]
+        columns = [self._row_column("PARTITION BY")]
         while self.cursor.accept(","):
-            columns.append(self._column())
+            columns.append(self._row_column("PARTITION BY"))
         self.query = replace(self.query, partitions=tuple(columns))
 
     def _order_by(self) -> None:
@@ -207,15 +255,8 @@ class _ClauseReader:
         self.query = replace(self.query, order=tuple(items))
 
     def _order_item(self) -> OrderItem:
-        cursor = self.cursor
-        column = self._column()
-        descending = cursor.accept("DESC") or (cursor.accept("ASC") and False)
-        nulls_first: bool | None = None
-        if cursor.accept("NULLS"):
-            if not (cursor.at("FIRST") or cursor.at("LAST")):
-                raise cursor.unexpected("FIRST or LAST after NULLS")
-            nulls_first = cursor.advance().key == "FIRST"
-        return OrderItem(column, descending, nulls_first)
+        column = self._row_column("ORDER BY")
+        return OrderItem(column, *read_direction(self.cursor))
 
     def _measures(self) -> None:
         cursor = self.cursor
@@ -417,3 +458,28 @@ class _ClauseReader:
             if not cursor.accept(","):
                 break
         self.query = replace(self.query, definitions=tuple(definitions.items()))
+
+
+#: The clauses by the words that they begin with, and what reads them.
+_READERS: Final[dict[str, Callable[[_ClauseReader], None]]] = {
+    "PARTITION BY": _ClauseReader._partition_by,
+    "ORDER BY": _ClauseReader._order_by,
+    "MEASURES": _ClauseReader._measures,
+    "ONE ROW PER MATCH": _ClauseReader._one_row,
+    "ALL ROWS PER MATCH": _ClauseReader._all_rows,
+    "AFTER MATCH": _ClauseReader._after_match,
+    "INITIAL": _ClauseReader._initial,
+    "SEEK": _ClauseReader._seek,
+    "PATTERN": _ClauseReader._pattern,
+    "WITHIN": _ClauseReader._within,
+    "SELECT": _ClauseReader._select,
+    "CONSUME": _ClauseReader._consume,
+    "LIMIT": _ClauseReader._limit,
+    "UNCERTAIN": _ClauseReader._uncertain,
+    "OVER": _ClauseReader._over,
+    "INSTANCES": _ClauseReader._instances,
+    "DISORDER": _ClauseReader._disorder,
+    "EMIT": _ClauseReader._emit,
+    "SUBSET": _ClauseReader._subset,
+    "DEFINE": _ClauseReader._define,
+}

@@ -113,6 +113,45 @@ def test_a_column_list_behind_the_clause(connection: duckdb.DuckDBPyConnection) 
     assert rows(connection, text) == [(30, "b"), (8, "a")]
 
 
+def test_keys_and_an_order_that_duckdb_computes(connection: duckdb.DuckDBPyConnection) -> None:
+    dip = """MEASURES LAST(price) AS low PATTERN (S D+) DEFINE D AS price < PREV(price))"""
+    text = f"""SELECT * FROM ticks t MATCH_RECOGNIZE (
+        PARTITION BY symbol || '!', t.symbol, [ts, 1] IS NULL
+        ORDER BY t.ts % 2 DESC, case when ts > 0 then ts end NULLS LAST, t.ts DESC {dip}"""
+    assert rows(connection, text) == [("a", 7), ("a", 9), ("b", 30)]
+    text = f"""WITH many AS (SELECT * FROM ticks) SELECT * FROM many MATCH_RECOGNIZE (
+        PARTITION BY upper(symbol) ORDER BY row_number() OVER (ORDER BY ts DESC)
+        ALL ROWS PER MATCH {dip.replace("D+", "D")}"""
+    assert sql(connection, text).column_names == ["low", "symbol", "ts", "price"]
+    assert (7, "a", 4, 7) in rows(connection, text)
+    text = (
+        "SELECT * FROM ticks MATCH_RECOGNIZE (PARTITION BY upper(symbol) ORDER BY ts PATTERN (A+))"
+    )
+    assert rows(connection, text) == [(1, 4), (1, 5)]
+
+
+def test_arrays_and_rows_are_keys(connection: duckdb.DuckDBPyConnection) -> None:
+    text = """SELECT * FROM
+        (SELECT [symbol, NULL] AS k, {'s': symbol, 'n': [ts % 2]} AS r, ts FROM ticks)
+        MATCH_RECOGNIZE (PARTITION BY K, r ORDER BY ts {} PATTERN (A+))"""
+    found = sql(connection, text.replace("{}", "MEASURES FIRST(ts) AS f, COUNT(*) AS n"))
+    assert found.column_names == ["k", "r", "f", "n"]
+    assert sorted(map(repr, found.to_pylist())) == [
+        f"{{'k': ['{key}', None], 'r': {{'s': '{key}', 'n': [{n}]}}, 'f': {2 - n}, 'n': {count}}}"
+        for key, n, count in (("a", 0, 2), ("a", 1, 3), ("b", 0, 2), ("b", 1, 2))
+    ]
+    every = sql(connection, text.replace("{}", "MEASURES CLASSIFIER() AS c ALL ROWS PER MATCH"))
+    assert every.column_names == ["k", "r", "ts", "c"]
+    assert every["k"].to_pylist().count(["a", None]) == 5
+    with pytest.raises(BindError, match="measure 'k' has the name of an output column"):
+        sql(connection, text.replace("{}", "MEASURES COUNT(*) AS k"))
+    text = """SELECT ts, n OVER w FROM ticks WINDOW w AS (PARTITION BY [symbol] ORDER BY ts
+        MEASURES COUNT(*) FILTER (WHERE price > 9) AS n
+        ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING PATTERN (A+))
+        ORDER BY symbol, ts LIMIT 1"""
+    assert rows(connection, text) == [(1, 2)]
+
+
 def test_matches_in_a_scalar_subquery(connection: duckdb.DuckDBPyConnection) -> None:
     text = f"""SELECT DISTINCT t.symbol, (SELECT low FROM ticks {DIP} m WHERE m.symbol = t.symbol)
         FROM ticks t"""

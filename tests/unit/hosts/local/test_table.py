@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import math
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -338,3 +339,26 @@ def test_a_list_that_does_not_fit_into_memory_may_be_counted(monkeypatch):
         found.table()
     assert caught.value.hint.startswith("count them with .count(), ")
     assert found.count() == 37 * 3 + 2 + 1
+
+
+@pytest.mark.parametrize(
+    ("values", "counts"),
+    [
+        ([["a", "b"], ["a", "b"], ["ab"], None, [None], [], None], [2, 1, 2, 1, 1]),
+        ([[0.0, math.nan], [-0.0, math.nan], [1.0], [], [None], None, None], [2, 1, 1, 1, 2]),
+        ([[["a"], []], [["a"], []], [[], ["a"]], [None], [[None]], [], []], [2, 1, 1, 1, 2]),
+        ([{"s": "a", "n": 1}, {"s": "a", "n": 1}, {"s": "a"}, {"n": 1}, {}, None], [2, 1, 1, 1, 1]),
+    ],
+)
+def test_arrays_and_rows_of_any_values_are_keys(values, counts):
+    table = pa.table({"key": values, "ts": range(len(values))})
+    query = op.Query().partition_by("KEY").order_by("ts").pattern("A+")
+    query = query.measures(n="COUNT(*)", first="FIRST(ts)")
+    found = op.match(pa.concat_tables([table.slice(0, 3), table.slice(3)]), query)
+    assert found.schema.field("key").type == table.schema.field("key").type
+    assert found["n"].to_pylist() == counts
+    assert repr(found["key"].to_pylist()) == repr(table["key"].take(found["first"]).to_pylist())
+    assert op.search(table, query.within(2)).timed_out().column_names[0] == "key"
+    assert "key as a key" in str(op.explain(query, table))
+    with pytest.raises(op.BindError, match="has no order"):
+        op.open(query).push(table)
