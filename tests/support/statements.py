@@ -141,6 +141,20 @@ ERRORS = [
         "Spark: a column",
         "prize",
     ),
+    (
+        f"""SELECT (SELECT max(low) FROM (SELECT * FROM ticks z WHERE z.symbol = outside.symbol)
+        {DIP} m) FROM ticks AS outside""",
+        op.UnsupportedError,
+        "cannot read 'outside' of the query around it",
+        "outside",
+    ),
+    (
+        """SELECT * FROM (SELECT a.ts, b.ts, a.price FROM ticks a JOIN ticks b USING (price))
+        MATCH_RECOGNIZE (MEASURES MAX(A.ts) AS t PATTERN (A))""",
+        op.BindError,
+        "column 'ts' is ambiguous: the input has 2 of that name",
+        "A.ts",
+    ),
     ("CREATE VIEW v AS SELECT * FROM ticks " + DIP, op.UnsupportedError, "view", "CREATE"),
 ]
 

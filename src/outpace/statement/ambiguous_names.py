@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+import pyarrow as pa
 import sqlglot
 from sqlglot import errors as sqlglot_errors
 from sqlglot import exp
 
-from outpace.errors import BindError, Span
 from outpace.pattern import ast
+from outpace.pattern.bind.expression import resolve_column
 from outpace.pattern.expression import Name, walk
 from outpace.pattern.query import Query
 
@@ -60,19 +61,14 @@ def check_ambiguous(query: Query, columns: Collection[str]) -> None:
       partition by
       hint: give each a name of its own with AS
     """
-    names = [name.lower() for name in columns]
-    for name, where, span in _named(query):
-        if (count := names.count(name.lower())) > 1:
-            raise BindError(
-                f"column '{name}' is ambiguous: the input has {count} of that name",
-                span=span,
-                where=where,
-                hint="give each a name of its own with AS",
-            )
+    schema = pa.schema([(column.lower(), pa.null()) for column in columns])
+    for name, where, node in _named(query):
+        if schema.names.count(name.lower()) > 1:
+            resolve_column(name.lower(), schema, where, node)
 
 
-def _named(query: Query) -> Iterator[tuple[str, str, Span | None]]:
-    """Yield the columns that a query names, with the clause and the place where that is known."""
+def _named(query: Query) -> Iterator[tuple[str, str, Name | None]]:
+    """Yield the columns that a query names, with the clause, and the node where there is one."""
     for name in query.partitions:
         yield name, "partition by", None
     for item in query.order:
@@ -84,4 +80,4 @@ def _named(query: Query) -> Iterator[tuple[str, str, Span | None]]:
         for node in walk(tree):
             if isinstance(node, Name):
                 variable = len(node.parts) > 1 and node.parts[0] in known
-                yield node.parts[1 if variable else 0], f"{where} {name}", node.span
+                yield node.parts[1 if variable else 0], f"{where} {name}", node

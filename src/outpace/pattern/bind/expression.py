@@ -140,11 +140,13 @@ def resolve_column(
     >>> resolve_column("PRICE", pa.schema([("price", pa.float64())]), "order by")
     'price'
     """
-    if name in schema.names:
-        return name
-    matches = [known for known in schema.names if known.lower() == name.lower()]
+    exact = [known for known in schema.names if known == name]
+    matches = exact or [known for known in schema.names if known.lower() == name.lower()]
     if len(matches) == 1:
         return str(matches[0])
+    if len(set(matches)) == 1:
+        message = f"column '{name}' is ambiguous: the input has {len(matches)} of that name"
+        raise _error(message, where, node, text, hint="give each a name of its own with AS")
     if matches:
         listed = " and ".join(f"'{match}'" for match in matches)
         raise _error(

@@ -7,6 +7,7 @@ run time depends on the data (overflow, a cast, a missing skip target).
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from dataclasses import replace
 
 import pyarrow as pa
@@ -500,6 +501,13 @@ def _output(
     """Return the result's columns in the order of SQL:2016."""
     leading = partition_by
     if query.rows is not RowsPerMatch.ONE:
+        repeated = [name for name, times in Counter(schema.names).items() if times > 1]
+        if repeated:
+            raise BindError(
+                f"column '{repeated[0]}' is there twice",
+                detail="with all rows per match the result has all columns of the input",
+                hint="give each a name of its own with AS",
+            )
         leading = tuple(dict.fromkeys((*partition_by, *order_by)))
     rest = [
         field
