@@ -42,6 +42,7 @@ MEASURES = [
         "count(1)",
     ),
     *("PREV(v)", "NEXT(v)", "PREV(FIRST(v), 1)", "NEXT(LAST(A.v), 2)", "PREV(FINAL LAST(v, 1))"),
+    *("COUNT(*) FILTER (WHERE v > 1)", "array_agg(n ORDER BY v DESC)", "RUNNING (v + COUNT(*))"),
     *("PREV(CLASSIFIER())", "array_agg(n)", "LAST(CLASSIFIER(), 1)", "B.v + COUNT(A.*)"),
     *("CASE WHEN MAX(v) > 1 THEN 'high' ELSE CLASSIFIER() END", "COALESCE(NEXT(v, 2), 7)"),
 ]

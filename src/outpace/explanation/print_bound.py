@@ -16,6 +16,7 @@ from outpace.pattern.bound import (
     Aggregate,
     Apply,
     BoundExpression,
+    BoundSortKey,
     Constant,
     Label,
     MatchIdentity,
@@ -180,15 +181,17 @@ class BoundPrinter:
 
         arguments = ", ".join(self.text(argument, of_variable) for argument in node.arguments)
         distinct = "DISTINCT " if node.distinct else ""
-        order = ", ".join(
-            self.text(key.operand, of_variable) + (" DESC" if key.descending else "")
-            for key in node.order
-        )
+        order = ", ".join(self._sort_key(key, of_variable) for key in node.order)
         given = f"{distinct}{arguments or prefix + '*'}{' ORDER BY ' if order else ''}{order}"
         call = f"{node.function.upper()}({given})"
         if node.condition is None:
             return call
         return f"{call} FILTER (WHERE {self.text(node.condition, of_variable)})"
+
+    def _sort_key(self, key: BoundSortKey, leaf: Substitute) -> str:
+        direction = " DESC" if key.descending else ""
+        nulls = " NULLS FIRST" if key.nulls_first else ""
+        return f"{self.text(key.operand, leaf)}{direction}{nulls}"
 
 
 def conjuncts(node: BoundExpression) -> tuple[BoundExpression, ...]:

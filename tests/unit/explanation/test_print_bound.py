@@ -23,6 +23,7 @@ TABLE = pa.table({"ts": [1, 2, 3], "x": pa.array([None, 4, 6], pa.int64())})
         "NEXT(CONCAT_WS('-', CLASSIFIER(), 'x'))",
         "NEXT(COALESCE(CLASSIFIER(A), 'x'))",
         "NOT PREV(x IS NULL) AND PREV(x) > 3",
+        "ARRAY_AGG(A.x ORDER BY A.ts DESC NULLS FIRST, A.x) FILTER (WHERE A.x > 1)",
     ],
 )
 def test_navigation_as_written(text: str) -> None:

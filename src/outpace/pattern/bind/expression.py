@@ -39,6 +39,8 @@ from outpace.pattern.functions.aggregate import aggregate_names, find_aggregate
 from outpace.pattern.functions.function import Aggregator, Function, MismatchError, Signature
 from outpace.pattern.types import type_name
 
+#: Where columns stand, and no expressions.
+_CLAUSES_OF_COLUMNS = ("partition by", "order by")
 #: What counts rows of the partition, not of the match.
 _PHYSICAL = ("prev", "next")
 #: Aggregates that keep NULLs, and which argument they leave rows out by.
@@ -158,6 +160,8 @@ def resolve_column(
     elif _in_double_quotes(node, text):
         quoted = name.replace("'", "''")
         hint = f"text goes into single quotes: '{quoted}'" + (f"; {hint}" if hint else "")
+    elif where in _CLAUSES_OF_COLUMNS and not name.isidentifier():
+        hint = "add a column for what is computed; in op.sql the database computes it"
     if not schema.names:
         hint = "the rows have no columns at all"
     hint = hint or "the columns are " + ", ".join(schema.names)

@@ -145,11 +145,12 @@ def test_arrays_and_rows_are_keys(connection: duckdb.DuckDBPyConnection) -> None
     assert every["k"].to_pylist().count(["a", None]) == 5
     with pytest.raises(BindError, match="measure 'k' has the name of an output column"):
         sql(connection, text.replace("{}", "MEASURES COUNT(*) AS k"))
-    text = """SELECT ts, n OVER w FROM ticks WINDOW w AS (PARTITION BY [symbol] ORDER BY ts
+    text = """SELECT ts, n OVER w, count(*) FILTER (WHERE price > 9) OVER w FROM ticks
+        WINDOW w AS (PARTITION BY [symbol] ORDER BY ts
         MEASURES COUNT(*) FILTER (WHERE price > 9) AS n
         ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING PATTERN (A+))
         ORDER BY symbol, ts LIMIT 1"""
-    assert rows(connection, text) == [(1, 2)]
+    assert rows(connection, text) == [(1, 2, 2)]
 
 
 def test_matches_in_a_scalar_subquery(connection: duckdb.DuckDBPyConnection) -> None:
