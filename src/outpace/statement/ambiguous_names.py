@@ -7,6 +7,7 @@ refuse to read `k` then, and so does a statement that is written in their dialec
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 
 import pyarrow as pa
 import sqlglot
@@ -16,7 +17,9 @@ from sqlglot import exp
 from outpace.pattern import ast
 from outpace.pattern.bind.expression import resolve_column
 from outpace.pattern.expression import Name, walk
+from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query
+from outpace.statement.step import Step
 
 
 def inner_query(source: str, database: str) -> str | None:
@@ -47,14 +50,24 @@ def inner_query(source: str, database: str) -> str | None:
     return str(inner.sql(dialect=database))
 
 
-def check_ambiguous(query: Query, columns: Collection[str]) -> None:
-    """Refuse a query that names a column that its input has more than once.
+def check_ambiguous(step: Step, query: Query, columns: Collection[str], dialect: str) -> None:
+    """Refuse a step that names a column which its input has more than once.
+
+    Parameters
+    ----------
+    step, query
+        The step, and what it finds.
+    columns
+        The names of the input's columns.
+    dialect
+        What the statement is written in.
 
     Examples
     --------
-    >>> query = Query().partition_by("k").pattern("A").measures(n="A.n")
-    >>> check_ambiguous(query, ["k", "n", "v", "V"])
-    >>> check_ambiguous(query, ["k", "N", "K", "n"])
+    >>> from outpace.statement.split import split
+    >>> step = split("SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k PATTERN (A))").steps[0]
+    >>> check_ambiguous(step, step.query, ["k", "n", "v", "V"], "trino")
+    >>> check_ambiguous(step, step.query, ["k", "N", "K", "n"], "trino")
     Traceback (most recent call last):
     ...
     outpace.errors.BindError: [bind] column 'k' is ambiguous: the input has 2 of that name
@@ -62,9 +75,18 @@ def check_ambiguous(query: Query, columns: Collection[str]) -> None:
       hint: give each a name of its own with AS
     """
     schema = pa.schema([(column.lower(), pa.null()) for column in columns])
-    for name, where, node in _named(query):
+    for name, where, node in (*_named(query), *_computed(step, dialect)):
         if schema.names.count(name.lower()) > 1:
             resolve_column(name.lower(), schema, where, node)
+
+
+def _computed(step: Step, dialect: str) -> Iterator[tuple[str, str, Name]]:
+    """Yield the names in what the database computes, which are no functions."""
+    for column in step.computed:
+        tokens = tokenize(SourceText(column.text, offset=column.span.start, dialect=dialect))
+        for token, following in pairwise(tokens):
+            if token.is_name and following.key not in ("(", "."):
+                yield token.value, "statement", Name((token.value,), span=token.span)
 
 
 def _named(query: Query) -> Iterator[tuple[str, str, Name | None]]:

@@ -110,12 +110,13 @@ class _DuckDB:
 
     def _check_names(self, step: Step, query: Query) -> None:
         """Refuse names that stand for several columns, where the dialect is not DuckDB's."""
-        if self.statement.dialect in (OWN, "duckdb"):
+        dialect = self.statement.dialect
+        if dialect in (OWN, "duckdb"):
             return
         inner = inner_query(step.source, "duckdb")
         if inner is not None:
             with suppress(duckdb.Error):  # What is wrong is told when it runs.
-                check_ambiguous(query, _columns(self.connection, inner))
+                check_ambiguous(step, query, _columns(self.connection, inner), dialect)
 
     def _fetched(self, query: str, *, hint: str | None = None) -> pa.Table:
         """Run a query; `hint` goes with a name that DuckDB does not know."""

@@ -397,8 +397,8 @@ def _check_partitions(
                 raise BindError(
                     f"column '{name}' of type {type_name(kind)} has no order",
                     where=where,
-                    hint="arrays and rows are keys of tables and DataFrames, with op.match and"
-                    " op.sql; elsewhere add a column that tells them apart"
+                    hint="arrays and rows are keys of complete tables and DataFrames alone: add a"
+                    " column that tells them apart"
                     if key
                     else None,
                 )
