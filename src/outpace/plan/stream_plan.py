@@ -37,7 +37,7 @@ from outpace.pattern.bind.disorder import (
     bind_disorder,
     setting_text,
 )
-from outpace.pattern.bind.expression import resolve_column
+from outpace.pattern.bind.scope import resolve_column
 from outpace.pattern.disorder import InOrder, Invalid, Late
 from outpace.pattern.duration import print_duration
 from outpace.pattern.group import QueryGroup, listed_names, naming_query

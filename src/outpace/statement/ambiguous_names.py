@@ -15,7 +15,7 @@ from sqlglot import errors as sqlglot_errors
 from sqlglot import exp
 
 from outpace.pattern import ast
-from outpace.pattern.bind.expression import resolve_column
+from outpace.pattern.bind.scope import resolve_column
 from outpace.pattern.expression import Name, walk
 from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query

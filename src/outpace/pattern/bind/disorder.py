@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from outpace.errors import BindError, Hint
 from outpace.pattern import types
-from outpace.pattern.bind.expression import resolve_column
+from outpace.pattern.bind.scope import resolve_column
 from outpace.pattern.bind.units import in_units
 from outpace.pattern.checkpoints import CheckpointModel
 from outpace.pattern.disorder import (

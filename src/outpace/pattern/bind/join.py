@@ -19,7 +19,7 @@ import pyarrow as pa
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern import types
 from outpace.pattern.bind.disorder import SOURCE, TIES
-from outpace.pattern.bind.expression import resolve_column
+from outpace.pattern.bind.scope import resolve_column
 from outpace.pattern.expression import Expression, Name
 from outpace.pattern.join import SIDES, Join
 from outpace.pattern.notation.print_name import print_name

@@ -16,8 +16,10 @@ from outpace.errors import BindError, Hint
 from outpace.pattern import ast, types
 from outpace.pattern.argument import check_characters
 from outpace.pattern.bind.check import check_clauses, check_emission, check_instances
+from outpace.pattern.bind.doubtful import self_comparisons, useless_order
 from outpace.pattern.bind.drift import check_drift, drift_fields
-from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
+from outpace.pattern.bind.expression import bind_expression
+from outpace.pattern.bind.scope import Scope, resolve_column
 from outpace.pattern.bind.uncertainty import CONFIDENCE, bind_uncertainty
 from outpace.pattern.bind.units import in_units
 from outpace.pattern.bound import (
@@ -26,7 +28,6 @@ from outpace.pattern.bound import (
     MATCH,
     NUMBERING,
     Aggregate,
-    Apply,
     BoundExpression,
     BoundMeasure,
     BoundQuery,
@@ -43,7 +44,6 @@ from outpace.pattern.bound import (
     left_out,
     walk,
 )
-from outpace.pattern.functions.condition import COMPARISONS
 from outpace.pattern.operator import check_operator
 from outpace.pattern.query import OrderItem, Query, RowsPerMatch, Selection
 from outpace.pattern.types import type_name
@@ -122,7 +122,7 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         within=within,
         columns=_used_columns(partition_by, order_by, expressions, uncertainty),
         output=_output(query, schema, partition_by, order_by, measures),
-        warnings=(*_useless_order(partition_by, order_by), *_warnings(predicates)),
+        warnings=(*useless_order(partition_by, order_by), *self_comparisons(predicates)),
         uncertainty=uncertainty,
     )
     if query.duplicates and (query.speculates or bound.has(MatchIdentity)):
@@ -576,31 +576,3 @@ def _why_in_output(column: str, partition_by: tuple[str, ...]) -> str:
     if column in partition_by:
         return f"the result has column '{column}' because of partition by"
     return f"with all rows per match the result has all columns of the input, '{column}' too"
-
-
-def _useless_order(partition_by: tuple[str, ...], order_by: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(
-        f"order by {name}: all rows of a partition have the same value there"
-        for name in order_by
-        if name in partition_by
-    )
-
-
-def _warnings(predicates: tuple[Predicate, ...]) -> tuple[str, ...]:
-    found = []
-    for predicate in predicates:
-        for node in walk(predicate.expression) if predicate.expression is not None else ():
-            if _compares_with_itself(node):
-                found.append(
-                    f"define {predicate.name}: a value is compared with itself; the row being "
-                    f"looked at is already the last of its variable, so the one before it is "
-                    f"LAST({predicate.name}.column, 1)"
-                )
-    return tuple(dict.fromkeys(found))
-
-
-def _compares_with_itself(node: BoundExpression) -> bool:
-    if not isinstance(node, Apply) or node.function not in COMPARISONS:
-        return False
-    left, right = node.arguments
-    return left == right and any(isinstance(part, Read) for part in walk(left))

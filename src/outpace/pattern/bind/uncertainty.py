@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from outpace.errors import BindError, Hint, UnsupportedError
 from outpace.pattern import ast, types
-from outpace.pattern.bind.expression import resolve_column
+from outpace.pattern.bind.scope import resolve_column
 from outpace.pattern.bind.ways import unsupported, ways_of
 from outpace.pattern.bound import (
     Apply,

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from outpace.errors import BindError, Hint
 from outpace.pattern import types
-from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
+from outpace.pattern.bind.expression import bind_expression
 from outpace.pattern.bind.query import classify
+from outpace.pattern.bind.scope import Scope, resolve_column
 from outpace.pattern.bind.units import in_units
 from outpace.pattern.bound import Constant, Predicate, PredicateClass, Read, walk
 from outpace.pattern.expression import Expression

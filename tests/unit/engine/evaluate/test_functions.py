@@ -19,7 +19,8 @@ from outpace.engine.match.contract import Block
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.errors import BindError, DataError
 from outpace.pattern import expression as ex
-from outpace.pattern.bind.expression import Scope, bind_expression
+from outpace.pattern.bind.expression import bind_expression
+from outpace.pattern.bind.scope import Scope
 from outpace.pattern.bound import (
     Apply,
     BoundExpression,
