@@ -17,7 +17,7 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -89,8 +89,8 @@ class MatchPlace(NamedTuple):
 NOTHING: Final = MatchPlace(-1, 0, 0, 0)
 
 
-def is_behind(places: Integers, last: MatchPlace) -> Booleans:
-    """Say which places come behind one; they are columns.
+def is_behind(places: Sequence[Integers], last: MatchPlace) -> Booleans:
+    """Say which places come behind one; of them there are the columns.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def is_behind(places: Integers, last: MatchPlace) -> Booleans:
     >>> is_behind(places, MatchPlace(3, 1, 0, 1)).tolist()
     [False, True]
     """
-    later = np.zeros(places.shape[1], np.bool_)
+    later = np.zeros(len(places[0]), np.bool_)
     for values, least in zip(places[::-1], last[::-1], strict=True):
         later = (values > least) | ((values == least) & later)
     return later

@@ -20,6 +20,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.event import EVENT_ID
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.recover.event_needs import dropped_ranges
 from outpace.engine.recover.place_runs import PlaceRuns
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
@@ -62,12 +63,12 @@ class ArrivedEvents(Stateful):
     @property
     def numbers(self) -> Integers:
         """The numbers of the events that are retained."""
-        return self._settled()[0]
+        return self._joined()[0]
 
     @property
     def ids(self) -> Integers:
         """The ids of the events that are retained."""
-        return self._settled()[1]
+        return self._joined()[1]
 
     def take(self, ids: Integers) -> None:
         """Take the ids of the next events."""
@@ -79,16 +80,14 @@ class ArrivedEvents(Stateful):
 
         As closed intervals of numbers, and only those that were not dropped earlier.
         """
-        numbers, known = self._settled()
-        kept = np.ones(len(numbers) + 2, np.bool_)
-        kept[1:-1] = np.isin(known, ids)
+        numbers, known = self._joined()
+        kept = np.isin(known, ids)
         if before is not None:
-            kept[1:-1] |= numbers >= before
-        edges = np.flatnonzero(kept[1:] != kept[:-1])
-        self._numbers, self._ids = numbers[kept[1:-1]], known[kept[1:-1]]
-        return np.stack([numbers[edges[::2]], numbers[edges[1::2] - 1]], axis=1)
+            kept |= numbers >= before
+        self._numbers, self._ids = numbers[kept], known[kept]
+        return dropped_ranges(numbers, kept)
 
-    def _settled(self) -> tuple[Integers, Integers]:
+    def _joined(self) -> tuple[Integers, Integers]:
         if self._added:
             ids = np.concatenate([self._ids, *self._added])
             fresh = len(ids) - len(self._ids)

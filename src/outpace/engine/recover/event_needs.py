@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +29,6 @@ from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, integers, require
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Selection
-
-_NO_RANGES: Final = np.zeros((0, 2), np.int64)
 
 
 class Use(Enum):
@@ -98,23 +95,24 @@ class NeededEvents(Stateful):
         #: The events behind all of these, of one partition: none has been looked at yet.
         self._fresh = range(0)
         self._used: list[Integers] = []
-        #: From which number on all were kept last.
-        self._least = -1
+        #: From which number on all were kept last, and how many are used that come first: of them
+        #: nothing has to be decided any more.
+        self._least, self._decided = -1, 0
 
     @property
     def numbers(self) -> Integers:
         """The numbers of the events."""
-        return self._settled()[0]
+        return self._joined()[0]
 
     @property
     def partition(self) -> Integers:
         """The partition of each event."""
-        return self._settled()[1]
+        return self._joined()[1]
 
     @property
     def used(self) -> Booleans:
         """Whether each event was used."""
-        return self._settled()[2]
+        return self._joined()[2]
 
     def add(
         self, numbers: Integers, partition: Integers | None = None, used: Booleans | None = None
@@ -143,6 +141,7 @@ class NeededEvents(Stateful):
         numbers, partition, used = self._known
         if low := int(numbers.searchsorted(first)):
             self._known = numbers[low:], partition[low:], used[low:]
+            self._decided = max(0, self._decided - low)
         added = self._added
         self._added = []
         for numbers, owner, some in added:
@@ -155,47 +154,49 @@ class NeededEvents(Stateful):
     def keep_used(self, least: int) -> Integers:
         """Keep the events that are used, and all from a number on; return the others as `thin`.
 
-        The events are those of one partition. Of those that were not looked at yet, which are most,
-        only the ones that are kept get numbers.
+        The events are those of one partition. Those that were used when this was asked last are
+        kept as they are, and only the later ones are looked at, which follow each other.
         """
-        fresh, self._fresh = self._fresh, range(0)
+        (numbers, _, used), fresh = self._known, self._fresh
         if not fresh and not self._used and not self._added and least == self._least:
-            return _NO_RANGES  # Nothing came since.
+            return np.zeros((0, 2), np.int64)  # Nothing came since.
         self._least = least
-        said = np.concatenate(self._used) if self._used and fresh else None
-        numbers, _, used = self._settled()
-        if not fresh:
-            return self.thin(used | (numbers >= least))
-        size = len(numbers)
-        flags = np.zeros(size + len(fresh), np.bool_)
-        flags[:size] = used
-        if said is not None:
-            flags[said[(said >= fresh.start) & (said < fresh.stop)] + (size - fresh.start)] = True
-        early = size + min(least, fresh.stop) - fresh.start
-        if least < fresh.start:
-            early = int(numbers.searchsorted(least))
-        bounded = np.ones(len(flags) + 2, np.bool_)
-        bounded[1 : early + 1] = flags[:early]
-        edges = np.flatnonzero(bounded[1:] != bounded[:-1])
+        later = numbers[self._decided :]
+        first, size = int(later[0]) if len(later) else fresh.start, len(later) + len(fresh)
+        stop = fresh.stop if fresh or not len(later) else int(later[-1]) + 1
+        if self._added or stop - first > size:
+            numbers, _, used = self._joined()
+            skip = self.thin(used | (numbers >= least))
+            self._decided = int(self._known[0].searchsorted(least))
+            return skip
+        # With a place before the first one, and one behind the last.
+        kept = np.zeros(size + 2, np.bool_)
+        kept[1 : 1 + len(later)] = used[self._decided :]
+        if self._used:
+            said = np.concatenate(self._used)
+            said = said[said >= first]
+            kept[np.minimum(said - (first - 1), size + 1)] = True
+        late = 1 + min(max(0, least - first), size)
+        late_used = kept[late:-1].copy()
+        kept[0], kept[late:] = True, True
+        edges = np.flatnonzero(kept[1:] != kept[:-1]) + first
         edges[1::2] -= 1
-        kept = np.flatnonzero(bounded[1:-1])
-        self._known = (
-            _numbers_at(kept, numbers, fresh),
-            np.zeros(len(kept), np.int64),
-            flags[kept],
-        )
-        return _numbers_at(edges, numbers, fresh).reshape(-1, 2)
+        added = np.flatnonzero(kept[1:-1]) + first
+        numbers = np.concatenate([numbers[: self._decided], added])
+        used = np.ones(len(numbers), np.bool_)
+        self._decided = len(numbers) - len(late_used)
+        used[self._decided :] = late_used
+        self._known = numbers, np.zeros(len(numbers), np.int64), used
+        self._fresh, self._used = range(0), []
+        return edges.reshape(-1, 2)
 
     def thin(self, needed: Booleans) -> Integers:
         """Keep the events that are needed, and return the others as closed intervals."""
-        numbers, partition, used = self._settled()
-        bounded = np.ones(len(needed) + 2, np.bool_)
-        bounded[1:-1] = needed
-        edges = np.flatnonzero(bounded[1:] != bounded[:-1])
-        ranges = np.stack([numbers[edges[::2]], numbers[edges[1::2] - 1]], axis=1)
-        if len(ranges):
-            self._known = numbers[needed], partition[needed], used[needed]
-        return ranges
+        numbers, partition, used = self._joined()
+        if needed.all():
+            return np.zeros((0, 2), np.int64)
+        self._known = numbers[needed], partition[needed], used[needed]
+        return dropped_ranges(numbers, needed)
 
     def _spell_out(self) -> None:
         """Put the fresh events among those that have a partition, and may have gaps."""
@@ -203,7 +204,7 @@ class NeededEvents(Stateful):
             self._added.append((np.arange(self._fresh.start, self._fresh.stop), None, None))
             self._fresh = range(0)
 
-    def _settled(self) -> tuple[Integers, Integers, Booleans]:
+    def _joined(self) -> tuple[Integers, Integers, Booleans]:
         self._spell_out()
         if self._added:
             numbers, partition, used = ([part] for part in self._known)
@@ -224,12 +225,18 @@ class NeededEvents(Stateful):
         return self._known
 
 
-def _numbers_at(places: Integers, numbers: Integers, fresh: range) -> Integers:
-    """Return what numbers, and those behind them, have in some places, which rise."""
-    found = places + (fresh.start - len(numbers))
-    old = int(places.searchsorted(len(numbers)))
-    found[:old] = numbers[places[:old]]
-    return found
+def dropped_ranges(numbers: Integers, kept: Booleans) -> Integers:
+    """Return the numbers that are not kept as closed intervals, of numbers that rise.
+
+    Examples
+    --------
+    >>> dropped_ranges(np.array([1, 2, 5, 7]), np.array([False, False, True, False])).tolist()
+    [[1, 2], [7, 7]]
+    """
+    bounded = np.ones(len(kept) + 2, np.bool_)
+    bounded[1:-1] = kept
+    edges = np.flatnonzero(bounded[1:] != bounded[:-1])
+    return np.stack([numbers[edges[::2]], numbers[edges[1::2] - 1]], axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,6 +49,8 @@ class WindowLayout(Stateful):
     def __init__(self, *, keyed: bool, every: bool, by_time: bool = False) -> None:
         self._keyed, self._every, self._by_time = keyed, every, by_time
         self._windows = np.zeros((len(_COLUMNS), 0), np.int64)
+        #: The first event that has closed a window; `OPEN` where none has.
+        self._closed_at = OPEN
 
     def __len__(self) -> int:
         return self._windows.shape[1]
@@ -60,53 +62,47 @@ class WindowLayout(Stateful):
         """
         opened, closed = split.opened, split.closed
         begun = _numbers_of(events, opened.partition, opened.first, keyed=self._keyed)
-        if len(opened):
-            still_open = np.full(len(opened), OPEN)
-            times = opened.start_time, opened.end_time, opened.closed_at
-            added = np.stack(
-                [opened.partition, opened.number, begun, still_open, *times, still_open * 0]
-            )
+        if len(opened) or len(closed):
+            # Snapshots share what was there.
+            added = _opened(opened, begun, keyed=self._keyed)
             self._windows = np.concatenate([self._windows, added], axis=1)
-            if self._keyed:
+            if self._keyed and len(opened):
                 order = np.lexsort((self._windows[1], self._windows[0]))
                 self._windows = self._windows[:, order]
         if len(closed):
             at = self._find(closed.partition, closed.number)
-            # Snapshots share what was there.
-            self._windows = self._windows.copy()
             self._windows[3, at] = _last_of(events, closed, keyed=self._keyed)
             self._windows[5, at] = closed.end_time
             self._windows[6, at] = closed.closed_at
             self._windows[7, at] = turn
+            self._closed_at = min(self._closed_at, int(closed.closed_at[0]))
         return np.concatenate([begun, closed.closed_at])
 
     def drop(self, settled: MatchPlace) -> bool:
         """Drop the windows whose last match could not come behind a place; say whether any was."""
-        # Most often none that has closed did so before that place.
-        closed = self._windows[3] != OPEN
-        closed &= self._windows[6] <= settled.event
-        if not closed.any():
+        if self._closed_at > settled.event:
             return False
-        partition, number, _, last, _, end_time, closed_at, turn = self._windows
-        # What came behind the last event closed the window, or that event did.
-        phase = np.where(last < closed_at, CLOSING, COMPLETING)
-        turn = np.where(phase == CLOSING, turn, 0)
-        # Which of several partitions comes first is known of matches alone.
-        start = np.full(len(self), OPEN if self._keyed else 0)
-        order = end_time if self._by_time else number
-        ends = np.stack([closed_at, phase, turn, order, start, number, partition])
-        dead = (last != OPEN) & ~is_behind(ends, settled)
+        partition, _, _, last, _, _, closed_at, _ = self._windows
+        closed = last != OPEN
+        dead = closed & (closed_at < settled.event)
+        tied = closed_at == settled.event
+        if tied.any():
+            at = np.flatnonzero(tied & closed)
+            dead[at] = ~is_behind(self._ends(at), settled)
         if not self._every and dead.any():
             dead &= last < self._first_of(~dead)[partition]
-        if dead.any():
-            self._windows = self._windows[:, ~dead]
-            return True
-        return False
+        if not dead.any():
+            return False
+        self._windows = self._windows.take(np.flatnonzero(~dead), axis=1)
+        self._note_closed()
+        return True
 
     @property
     def floor(self) -> int:
         """The first event that any window has; `OPEN` where there is none."""
-        return int(self._windows[2].min(initial=OPEN))
+        if self._keyed:
+            return int(self._windows[2].min(initial=OPEN))
+        return int(self._windows[2, 0]) if len(self) else OPEN
 
     @property
     def first(self) -> Integers:
@@ -126,11 +122,15 @@ class WindowLayout(Stateful):
 
     def holds(self, partition: Integers, number: Integers) -> Booleans:
         """Say which of some windows are there."""
-        at = np.minimum(self._find(partition, number), max(len(self) - 1, 0))
+        known = self._windows
         if not len(self):
-            return np.zeros(len(at), np.bool_)
-        known: Booleans = (self._windows[0, at] == partition) & (self._windows[1, at] == number)
-        return known
+            there: Booleans = np.zeros(len(number), np.bool_)
+        elif not self._keyed and self._is_gapless:
+            there = (number >= known[1, 0]) & (number <= known[1, -1])
+        else:
+            at = np.minimum(self._find(partition, number), len(self) - 1)
+            there = (known[0, at] == partition) & (known[1, at] == number)
+        return there
 
     def state(self) -> State:
         """Return all windows, for a savepoint; events are told by their distance to the first."""
@@ -164,6 +164,7 @@ class WindowLayout(Stateful):
         order = np.lexsort((self._windows[1], self._windows[0]))
         require((np.diff(order) > 0).all(), "windows are out of order")
         require((self._windows[2] <= self._windows[3]).all(), "a window ends before it begins")
+        self._note_closed()
 
     def split(self, events: Events, taken: Integers) -> Split:
         """Return the windows as those that open and close with events that are there of all.
@@ -201,19 +202,51 @@ class WindowLayout(Stateful):
         closed_at = self._windows[6]
         return np.concatenate([self._windows[2], closed_at[closed_at >= 0]])
 
+    def _note_closed(self) -> None:
+        """Note which event was the first to close a window."""
+        self._closed_at = int(self._windows[6, self._windows[3] != OPEN].min(initial=OPEN))
+
+    def _ends(self, at: Integers) -> list[Integers]:
+        """Return the last place that matches of windows can have, of windows that have closed."""
+        partition, number, _, last, _, end_time, closed_at, turn = self._windows[:, at]
+        # What came behind the last event closed the window, or that event did.
+        phase = np.where(last < closed_at, CLOSING, COMPLETING)
+        turn = np.where(phase == CLOSING, turn, 0)
+        # Which of several partitions comes first is known of matches alone.
+        start = np.full(len(at), OPEN if self._keyed else 0)
+        order = end_time if self._by_time else number
+        return [closed_at, phase, turn, order, start, number, partition]
+
     def _first_of(self, chosen: Booleans) -> Integers:
         partition = self._windows[0]
         floors = np.full(int(partition.max(initial=0)) + 1, OPEN)
         np.minimum.at(floors, partition[chosen], self._windows[2, chosen])
         return floors
 
+    @property
+    def _is_gapless(self) -> bool:
+        """Whether the windows, which are of one partition, have numbers that follow each other."""
+        number = self._windows[1]
+        return len(number) > 0 and bool(number[-1] - number[0] == len(number) - 1)
+
     def _find(self, partition: Integers, number: Integers) -> Integers:
+        """Return where windows are; of those that are not there, any place or the end."""
+        known = self._windows[1]
         if not self._keyed:
-            found: Integers = np.searchsorted(self._windows[1], number)
+            found: Integers = number - known[0] if self._is_gapless else known.searchsorted(number)
             return found
         at = np.empty(len(number), np.int64)
-        find_pairs(self._windows[0], self._windows[1], partition, number, at)
+        find_pairs(self._windows[0], known, partition, number, at)
         return at
+
+
+def _opened(windows: Windows, begun: Integers, *, keyed: bool) -> Integers:
+    """Return what is known of windows that have opened, whose first events have these numbers."""
+    known = np.empty((len(_COLUMNS), len(windows)), np.int64)
+    known[0] = windows.partition if keyed else 0
+    known[1], known[2], known[3] = windows.number, begun, OPEN
+    known[4], known[5], known[6], known[7] = windows.start_time, windows.end_time, -1, 0
+    return known
 
 
 def _numbers_of(events: Events, partition: Integers, ordinal: Integers, *, keyed: bool) -> Integers:
@@ -231,12 +264,15 @@ def _numbers_of(events: Events, partition: Integers, ordinal: Integers, *, keyed
 
 def _last_of(events: Events, closed: Windows, *, keyed: bool) -> Integers:
     """Return the last event that windows may hold: that which closed them, or the one before."""
+    if not keyed:
+        # The one partition has numbered its events as all are, since they were new.
+        last: Integers = closed.closed_at - (closed.stop <= closed.closed_at)
+        return last
     arrival = events.arrival
     at = closed.closed_at - (arrival[0] if len(arrival) else OPEN)
     inside = (at >= 0) & (at < len(arrival))
     own = np.zeros(len(closed), np.bool_)
     place = at[inside]
     own[inside] = events.ordinal[place] == closed.stop[inside] - 1
-    if keyed:
-        own[inside] &= events.partition[place] == closed.partition[inside]
+    own[inside] &= events.partition[place] == closed.partition[inside]
     return np.where(own, closed.closed_at, closed.closed_at - 1)

@@ -1,7 +1,8 @@
 """The places of matches that came out: of those that wait for an acknowledgement, or are live.
 
 A live match is one of a window that a replay opens, so that it gives the match again. Matches come
-out in one order, so places are found by halving, and adding matches costs nothing.
+out in one order, so places are found by halving, and adding matches costs nothing: what they are
+told apart by they have anyhow.
 
 Memory: seven integers for each match.
 """
@@ -9,8 +10,8 @@ Memory: seven integers for each match.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,11 @@ from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.savepoint import MatchPlace
 from outpace.engine.snapshot import Stateful
 
+#: Places that came one after the other, as columns: what `MatchPlace` has, in that order.
+PlaceColumns: TypeAlias = Sequence[Integers]
+
+#: Parts are put together once they are so many.
+_MANY: Final = 64
 #: Where places have the window and its partition.
 _WINDOW: Final = MatchPlace._fields.index("window")
 _PARTITION: Final = MatchPlace._fields.index("partition")
@@ -29,8 +35,8 @@ class GivenPlaces(Stateful):
     Examples
     --------
     >>> given = GivenPlaces()
-    >>> window, none = [0, 1, 1], [0, 0, 0]
-    >>> given.add(np.array([[3, 3, 5], [1, 1, 1], none, window, none, window, none]))
+    >>> event, phase, window, none = np.array([[3, 3, 5], [1, 1, 1], [0, 1, 1], [0, 0, 0]])
+    >>> given.add((event, phase, none, window, none, window, none))
     >>> last = given.find(3, 1)
     >>> last.event, last.window, given.after(last).event
     (3, 1, 5)
@@ -39,8 +45,7 @@ class GivenPlaces(Stateful):
     CHANGED = ("_parts",)
 
     def __init__(self) -> None:
-        #: Rows are what `MatchPlace` has, columns are matches.
-        self._parts: list[Integers] = []
+        self._parts: list[PlaceColumns] = []
 
     @property
     def first(self) -> MatchPlace | None:
@@ -52,21 +57,18 @@ class GivenPlaces(Stateful):
         """The last place; None where there is none."""
         return _place(self._parts[-1], -1) if self._parts else None
 
-    def add(self, places: Integers) -> None:
+    def add(self, places: PlaceColumns) -> None:
         """Add places behind all others; some may be there already."""
         self._parts.append(places)
-
-    def join(self) -> None:
-        """Let all be found at once."""
-        if len(self._parts) > 1:
-            self._parts = [np.concatenate(self._parts, axis=1)]
+        if len(self._parts) > _MANY:
+            self._parts = [_joined(self._parts)]
 
     def find(self, x: int, y: int) -> MatchPlace | None:
         """Return the last place of a number; None where it is not known."""
         for part in reversed(self._parts):
             if len(part[0]) and part[0][-1] >= x:
                 low, high = _span(part, x)
-                windows = part[_WINDOW, low:high].tolist()
+                windows = part[_WINDOW][low:high].tolist()
                 if y in windows:
                     return _place(part, high - 1 - windows[::-1].index(y))
         return None
@@ -80,11 +82,11 @@ class GivenPlaces(Stateful):
 
     def leading(self, place: MatchPlace, count: int) -> tuple[int, MatchPlace]:
         """Return so many of the places behind one, less those that others share, and the last."""
-        nothing = np.zeros((len(place), 0), np.int64)
-        places = np.concatenate([nothing, *self._parts], axis=1)
-        places = places[:, _behind(places, place) :]
-        count = min(count, places.shape[1])
-        while 0 < count < places.shape[1] and (places[:, count - 1] == places[:, count]).all():
+        places = _joined([[np.zeros(0, np.int64)] * len(place), *self._parts])
+        places = [column[_behind(places, place) :] for column in places]
+        size = len(places[0])
+        count = min(count, size)
+        while 0 < count < size and all(column[count - 1] == column[count] for column in places):
             count -= 1
         return count, _place(places, count - 1) if count else place
 
@@ -99,37 +101,47 @@ class GivenPlaces(Stateful):
         These have no event before a floor. Windows are asked for by partition and number.
         """
         least = min(floor, settled.event)
-        tails = []
-        for part in self._parts:
-            low = bisect_left(part[0], least)
-            if low < len(part[0]):
-                tails.append(part[:, low:] if low else part)
+        lows = [bisect_left(part[0], least) for part in self._parts]
+        tails = [
+            [column[low:] for column in part]
+            for part, low in zip(self._parts, lows, strict=True)
+            if low < len(part[0])
+        ]
         self._parts = []
         if not tails:
             return
-        places = np.concatenate(tails, axis=1) if len(tails) > 1 else tails[0]
+        # Copies, so that what is left holds no memory of what is not.
+        places = _joined(tails)
         done = _behind(places, settled)
-        if is_live is not None and done:
-            live = is_live(places[_PARTITION, :done], places[_WINDOW, :done])
-            if not live.all():
-                places = np.concatenate([places[:, :done][:, live], places[:, done:]], axis=1)
-        elif done:
-            places = places[:, done:]
-        self._parts = [places] if places.shape[1] else []
+        if done:
+            kept = np.ones(len(places[0]), np.bool_)
+            kept[:done] = False
+            if is_live is not None:
+                kept[:done] = is_live(places[_PARTITION][:done], places[_WINDOW][:done])
+            places = [column[kept] for column in places]
+        if len(places[0]):
+            self._parts.append(places)
 
 
-def _behind(part: Integers, place: MatchPlace) -> int:
+def _joined(parts: Sequence[PlaceColumns]) -> PlaceColumns:
+    return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+
+
+def _behind(part: PlaceColumns, place: MatchPlace) -> int:
     """Return where the places begin that come behind one."""
     low, high = _span(part, place.event)
-    return low + bisect_right(part[:, low:high].T.tolist(), [*place]) if low < high else low
+    if low == high:
+        return low
+    own = [column[low:high].tolist() for column in part]
+    return low + bisect_right([*zip(*own, strict=True)], place)
 
 
-def _span(part: Integers, event: int) -> tuple[int, int]:
+def _span(part: PlaceColumns, event: int) -> tuple[int, int]:
     """Return where the places of an event begin and end."""
     # Of one number this is sooner there than NumPy's.
     low = bisect_left(part[0], event)
     return low, bisect_right(part[0], event, low)
 
 
-def _place(part: Integers, at: int) -> MatchPlace:
-    return MatchPlace(*part[:, at].tolist())
+def _place(part: PlaceColumns, at: int) -> MatchPlace:
+    return MatchPlace(*[column.item(at) for column in part])

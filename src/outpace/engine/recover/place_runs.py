@@ -45,7 +45,7 @@ class PlaceRuns(Stateful):
         self._added: list[Integers] = []
 
     def __len__(self) -> int:
-        return len(self._settled()[0])
+        return len(self._joined()[0])
 
     def take(self, places: Integers, ids: Integers) -> None:
         """Say which places the next events in order have."""
@@ -60,7 +60,7 @@ class PlaceRuns(Stateful):
 
         The places rise, and each is in a run.
         """
-        first, ids, length = self._settled()
+        first, ids, length = self._joined()
         low, high = np.searchsorted(places, first), np.searchsorted(places, first + length)
         some = low < high
         low, high = low[some], high[some]
@@ -72,7 +72,7 @@ class PlaceRuns(Stateful):
 
     def find(self, ids: Integers) -> Integers:
         """Return the places of events; -1 of those that have none here."""
-        first, begin, length = self._settled()
+        first, begin, length = self._joined()
         if not len(first):
             return np.full(len(ids), -1)
         order = np.argsort(begin)
@@ -83,12 +83,12 @@ class PlaceRuns(Stateful):
     @property
     def ends(self) -> Integers:
         """The first and the last place of each run."""
-        first, _, length = self._settled()
+        first, _, length = self._joined()
         return np.concatenate([first, first + length - 1])
 
     def table(self) -> pa.Table:
         """Return the runs, for `read`, as small numbers."""
-        first, ids, length = self._settled()
+        first, ids, length = self._joined()
         gap = np.diff(first, prepend=0)
         gap[1:] -= length[:-1]
         return pa.table({"gap": gap, "length": length, **_columns(ids, first)})
@@ -109,7 +109,7 @@ class PlaceRuns(Stateful):
         read._runs = np.stack([first, ids, length])
         return read
 
-    def _settled(self) -> Integers:
+    def _joined(self) -> Integers:
         if self._added:
             runs = np.concatenate([self._runs, *self._added], axis=1)
             self._added = []

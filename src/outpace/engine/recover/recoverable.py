@@ -22,7 +22,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Final, Self
 
 import numpy as np
@@ -64,7 +63,7 @@ from outpace.engine.recover.arrivals import (
 from outpace.engine.recover.content import SearchStanding, WindowContent
 from outpace.engine.recover.event_needs import NeededEvents, Use, use_of
 from outpace.engine.recover.layout import WindowLayout
-from outpace.engine.recover.match_places import GivenPlaces
+from outpace.engine.recover.match_places import GivenPlaces, PlaceColumns
 from outpace.engine.recover.place_runs import PlaceRuns, read_ids, write_ids
 from outpace.engine.recover.refusals import check_recoverable, missing_events, no_state
 from outpace.engine.rows.permutation import as_table
@@ -122,6 +121,8 @@ class RecoverableOperator(WholeOperator):
         if spec.tells_used != (self._use is Use.MATCHED):
             spec = replace(spec, tells_used=self._use is Use.MATCHED)
         super().__init__(spec, place, block_size)
+        #: What tells the query and its columns from others.
+        self._identity = identity_of(spec)
         self._bits = with_bits(spec.task) if self._use is Use.FITTING and spec.task else None
         #: The windows that matches may still come of; None where there are none.
         self._layout: WindowLayout | None = None
@@ -155,13 +156,6 @@ class RecoverableOperator(WholeOperator):
         self._again: list[WindowMatches] | None = None
         #: What the last savepoint has of windows, until something else is taken.
         self._unread: weakref.ref[WindowContent] | None = None
-        #: The events of matches since the last savepoint.
-        self._used_since: list[Integers] = []
-
-    @cached_property
-    def _identity(self) -> str:
-        """What tells the query and its columns from others."""
-        return identity_of(self.spec)
 
     def step(self, message: OperatorInput | Acknowledgement | OperatorLost) -> list[Instruction]:
         """Take what happened and return what is to be done.
@@ -220,7 +214,7 @@ class RecoverableOperator(WholeOperator):
             places = self._places(found, self.turn if again is None else self._turns_of(found))
             if again is not None:
                 order = np.lexsort(places[::-1])
-                found, places = found.take(order), places[:, order]
+                found, places = found.take(order), [column[order] for column in places]
             self._given.add(places)
             self._gave = True
             found = self._unsettled(found, places)
@@ -378,8 +372,7 @@ class RecoverableOperator(WholeOperator):
 
     def _hear(self, answer: Delivered) -> None:
         super()._hear(answer)
-        if len(answer.answer.used):
-            self._used_since.append(answer.answer.used)
+        self._needed.use(answer.answer.used)
 
     def _without_ids(self, moves: Sequence[Move]) -> Sequence[Move]:
         """Return moves without the ids of events where a user's operator takes them."""
@@ -425,22 +418,19 @@ class RecoverableOperator(WholeOperator):
             )
         return ~skipped
 
-    def _places(self, matches: WindowMatches, turn: int | Integers) -> Integers:
-        """Return the places of matches that came out in a turn; rows are what `MatchPlace` has."""
-        window, partition = matches.window, matches.partition
+    def _places(self, matches: WindowMatches, turn: int | Integers) -> PlaceColumns:
+        """Return the places of matches that came out in a turn."""
+        phase, window, partition = matches.phase, matches.window, matches.partition
+        # Of one partition there is nothing to tell apart.
         starts = partition
-        if self._layout is not None:
-            starts = matches.first_starts() if self._keyed else np.zeros_like(partition)
-        turns = np.where(matches.phase == CLOSING, turn, 0)
-        order = matches.turns, starts, window, partition
-        places = np.empty((len(MatchPlace._fields), len(matches)), np.int64)
-        for row, column in zip(places, (matches.event, matches.phase, turns, *order), strict=True):
-            row[:] = column
-        return places
+        if self._layout is not None and self._keyed:
+            starts = matches.first_starts()
+        turns = (phase == CLOSING) * turn if np.any(turn) else np.zeros(len(phase), np.int64)
+        return matches.event, phase, turns, matches.turns, starts, window, partition
 
-    def _unsettled(self, matches: WindowMatches, places: Integers) -> WindowMatches:
+    def _unsettled(self, matches: WindowMatches, places: PlaceColumns) -> WindowMatches:
         """Return matches, which are in their order, without those that are settled."""
-        if places[0, 0] > self._settled.event:
+        if places[0][0] > self._settled.event:
             return matches
         new = is_behind(places, self._settled)
         self.doubles += len(new) - int(new.sum())
@@ -454,12 +444,7 @@ class RecoverableOperator(WholeOperator):
         # Matches come of windows that are live, and stay as long as these are.
         if dropped:
             self._given.keep(self._settled, floor, layout.holds)
-        else:
-            self._given.join()
         needed.trim(floor)
-        if self._used_since:
-            needed.use(np.concatenate(self._used_since))
-            self._used_since.clear()
         undecided = self.instance.undecided() if self._use is Use.MATCHED else (_NONE, _NONE)
         if self._keyed:
             numbers, partition, first = needed.numbers, needed.partition, layout.first
