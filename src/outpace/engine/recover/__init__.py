@@ -5,6 +5,7 @@
 - `match_places`: the places of matches that came out;
 - `layout`: the windows that matches may still come of, by the numbers of their events;
 - `event_needs`: which events a replay needs; the others are skipped;
+- `window_replay`, `partition_replay`: what a replay needs with windows, and without;
 - `graph_operator`: that of a graph, which counts its matches and tells what it needs by source;
 - `log_places`: where events lie in a log that they are read from again;
 - `protocol`: what an operator of one's own is asked;

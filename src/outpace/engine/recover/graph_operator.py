@@ -28,6 +28,7 @@ from outpace.engine.message import (
 from outpace.engine.operator import emit_of, matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.event_needs import NeededNumbers
+from outpace.engine.recover.partition_replay import PartitionReplay
 from outpace.engine.recover.recoverable import RecoverableOperator
 from outpace.engine.savepoint import Savepoint
 from outpace.engine.window_match.result import WindowMatches
@@ -94,7 +95,7 @@ class CountedOperator(RecoverableOperator):
     def needed_by_source(self, savepoint: Savepoint) -> dict[str | None, NeededNumbers]:
         """Return which events the last savepoint needs, by source and by their numbers there."""
         if self._arrived is None:
-            return {None: NeededNumbers(savepoint.at, self._needed.numbers)}
+            return {None: NeededNumbers(savepoint.at, self._replay.numbers)}
         ids, old = self._arrived.ids, self._arrived.numbers < savepoint.at
         came, found = self.front.intake.came, dict[str | None, NeededNumbers]()
         for place, name in enumerate(came):
@@ -146,9 +147,9 @@ class CountedOperator(RecoverableOperator):
 
         Where there are windows, the operator is driven by events, see `OperatorSpec`.
         """
-        if self._layout is None:
+        if isinstance(self._replay, PartitionReplay):
             return self._watermark
-        start = self._layout.start_open
+        start = self._replay.start_open
         return self.front.intake.passed if start is None else start
 
     def _count(self, matches: WindowMatches) -> None:

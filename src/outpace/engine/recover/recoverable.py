@@ -7,29 +7,25 @@ whether or not any match was acknowledged with it. After a failure `rebuild` let
 take the events that were retained, and goes on: it gives the matches behind the last one that was
 acknowledged, with the numbers that they had, so that a receiver that has them already knows them.
 
-Where there are windows, a savepoint says which of them matches may still come of, as the operator
-stands. A replay begins with the first event of these. Without windows a search goes on for ever,
-so a savepoint says where the searches stood when the last match that was acknowledged came out or
-before, and which rows they held, as numbers of events.
+What a replay needs of the events depends on whether there are windows: see `window_replay` and
+`partition_replay`.
 
-Memory: that of the operator, of the layout of windows and of the events needed; seven integers for
-each match that is not acknowledged or lies in a live window; without windows a snapshot.
+Memory: that of the operator and of what a replay needs; seven integers for each match that is not
+acknowledged or lies in a live window.
 Paper: Lima et al., sections II and III.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.arrays import Integers
 from outpace.engine.event import EVENT_ID, Events
-from outpace.engine.match.bits import with_bits
 from outpace.engine.message import (
     Acknowledgement,
     BatchBegun,
@@ -38,7 +34,6 @@ from outpace.engine.message import (
     Delivered,
     Emit,
     EventsArrived,
-    EventsRecalled,
     Instruction,
     MatchesAcknowledged,
     Move,
@@ -52,32 +47,23 @@ from outpace.engine.operator import WholeOperator, emit_of, joined_emit
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.recover.arrivals import (
     ArrivedEvents,
-    find_places,
     identity_of,
     is_put_in_order,
     retained_schema,
-    waiting_ids,
     with_rows,
-    without_rows,
 )
-from outpace.engine.recover.content import SearchStanding, WindowContent
-from outpace.engine.recover.event_needs import NeededEvents, Use, use_of
-from outpace.engine.recover.layout import WindowLayout
+from outpace.engine.recover.event_needs import Use, use_of
 from outpace.engine.recover.match_places import GivenPlaces, PlaceColumns
-from outpace.engine.recover.place_runs import PlaceRuns, read_ids, write_ids
+from outpace.engine.recover.partition_replay import PartitionReplay
 from outpace.engine.recover.refusals import check_recoverable, missing_events, no_state
-from outpace.engine.rows.permutation import as_table
+from outpace.engine.recover.window_replay import WindowReplay, blocks_of
 from outpace.engine.rows.times import as_integers
 from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint, is_behind
-from outpace.engine.split.windows import OPEN, Split, joined_windows, take_windows
-from outpace.engine.state import NATURAL, State, integer, integers, require
-from outpace.engine.window_match.partition_matcher import PartitionTables
+from outpace.engine.split.windows import OPEN
+from outpace.engine.state import State, require
 from outpace.engine.window_match.result import CLOSING, WindowMatches
 from outpace.engine.wire import event_ids
 from outpace.errors import DataError, StateError, UnsupportedError, missing_column
-from outpace.pattern.windows import SessionWindows
-
-_NONE: Final = np.zeros(0, np.int64)
 
 
 class RecoverableOperator(WholeOperator):
@@ -117,20 +103,12 @@ class RecoverableOperator(WholeOperator):
         # What is bound is bound to the specification, so one that need not change stays.
         if self._arrived is not None and not spec.traced:
             spec = replace(spec, traced=True)
-        self._use, self._keyed = use_of(spec), bool(spec.bound.partition_by)
-        if spec.tells_used != (self._use is Use.MATCHED):
-            spec = replace(spec, tells_used=self._use is Use.MATCHED)
+        use = use_of(spec)
+        if spec.tells_used != (use is Use.MATCHED):
+            spec = replace(spec, tells_used=use is Use.MATCHED)
         super().__init__(spec, place, block_size)
         #: What tells the query and its columns from others.
         self._identity = identity_of(spec)
-        self._bits = with_bits(spec.task) if self._use is Use.FITTING and spec.task else None
-        #: The windows that matches may still come of; None where there are none.
-        self._layout: WindowLayout | None = None
-        if spec.windows is not None:
-            every = spec.query.duplicates or spec.task is None
-            by_time = isinstance(spec.query.windows, SessionWindows)
-            self._layout = WindowLayout(keyed=self._keyed, every=every, by_time=by_time)
-        self._needed = NeededEvents()
         #: The matches that came out, of live windows or not acknowledged.
         self._given = GivenPlaces()
         #: The last match that was acknowledged, and a place before the first that was not.
@@ -143,19 +121,17 @@ class RecoverableOperator(WholeOperator):
         self.turn = 0
         #: Matches that a replay gave again and that were settled, since the operator was made.
         self.doubles = 0
-        #: Without windows: where searches stood when all that had come out is acknowledged, where
-        #: they stood later, and how many events it was said of whether they are needed.
-        self._later: SearchStanding | None = None
-        self._needed_until = 0
-        if self._layout is None:
-            self._base = self._standing(NOTHING)
+        #: What a replay needs of the events.
+        self._replay: WindowReplay | PartitionReplay
+        if spec.windows is None:
+            self._replay = PartitionReplay(self, self._arrived)
+        else:
+            self._replay = WindowReplay(spec, use)
         #: How many events had had their turn when the last stimulus came, and whether matches came
         #: of it.
         self._before, self._gave = 0, False
         #: The matches of events before a savepoint, while answers are due; None: none is rebuilt.
         self._again: list[WindowMatches] | None = None
-        #: What the last savepoint has of windows, until something else is taken.
-        self._unread: weakref.ref[WindowContent] | None = None
 
     def step(self, message: OperatorInput | Acknowledgement | OperatorLost) -> list[Instruction]:
         """Take what happened and return what is to be done.
@@ -163,8 +139,9 @@ class RecoverableOperator(WholeOperator):
         What came out is complete before it is retained, so every delivery is answered before the
         next stimulus.
         """
-        if not isinstance(message, MatchesAcknowledged | RowsAcknowledged):
-            self._keep_unread()
+        acknowledged = isinstance(message, MatchesAcknowledged | RowsAcknowledged)
+        if isinstance(self._replay, WindowReplay) and not acknowledged:
+            self._replay.freeze()
         match message:
             case BatchBegun():
                 return super().step(message)
@@ -197,12 +174,6 @@ class RecoverableOperator(WholeOperator):
             arrived.take(ids)
         return self._given_of(instructions)
 
-    def _keep_unread(self) -> None:
-        """Let the last savepoint stay what it is, where somebody has it who has not read it."""
-        if self._unread is not None and (content := self._unread()) is not None:
-            content.keep()
-        self._unread = None
-
     def _given_of(self, instructions: list[Instruction]) -> list[Instruction]:
         """Note the matches among instructions, and return these without what is settled."""
         emit, waiting = emit_of(instructions), self.back.is_waiting
@@ -211,7 +182,10 @@ class RecoverableOperator(WholeOperator):
             again.append(found)
             found = WindowMatches.joined(self.spec.bound.output, [] if waiting else again)
         if len(found):
-            places = self._places(found, self.turn if again is None else self._turns_of(found))
+            turn: int | Integers = self.turn
+            if again is not None and isinstance(self._replay, WindowReplay):
+                turn = self._replay.turns(found)
+            places = self._places(found, turn)
             if again is not None:
                 order = np.lexsort(places[::-1])
                 found, places = found.take(order), [column[order] for column in places]
@@ -261,7 +235,7 @@ class RecoverableOperator(WholeOperator):
     @property
     def needed(self) -> Integers:
         """The numbers of the events before it that the last savepoint needs."""
-        return self._needed.numbers if self._arrived is None else self._arrived.numbers
+        return self._replay.numbers if self._arrived is None else self._arrived.numbers
 
     @property
     def last_match(self) -> tuple[int, int] | None:
@@ -309,9 +283,12 @@ class RecoverableOperator(WholeOperator):
             # Matches that come are made final by later events, or by time in a later turn.
             settled = MatchPlace(self.front.arrived, CLOSING, self.turn - 1, *[OPEN] * 4)
         self._settled = max(settled, done)
-        if self._layout is not None:
-            return self._save_windows(self._layout)
-        return self._save_partitions()
+        known = self, self._arrived, self._given, self._settled
+        if isinstance(self._replay, WindowReplay):
+            skip, content = self._replay.save(*known)
+            return self._savepoint(self.came, self.turn, skip, content)
+        skip, base = self._replay.save(*known, self.turn)
+        return self._savepoint(base.at, base.turn, skip, lambda: base.content)
 
     def rebuild(
         self,
@@ -357,22 +334,24 @@ class RecoverableOperator(WholeOperator):
 
     def _carry(self, moves: Sequence[Move]) -> list[Instruction]:
         """Let instances and back take what the front said, and note what is needed of it."""
+        replay = self._replay
         # What is taken again was noted when the savepoint was made.
-        given = _blocks(moves) if self._again is None else []
+        if isinstance(replay, PartitionReplay) or self._again is not None:
+            return super()._carry(self._without_ids(moves))
+        blocks = blocks_of(moves)
         # Before anything is taken, as a user's operator may say what cannot be.
-        used = [self._used(events) for events, _ in given]
+        used = [replay.used(events) for events, _ in blocks]
         instructions = super()._carry(self._without_ids(moves))
-        if self._layout is not None:
-            for (events, split), some in zip(given, used, strict=True):
-                self._add(events, some)
-                if self._arrived is not None and len(events.arrival):
-                    self._arrived.places.take(events.arrival, event_ids(events))
-                self._needed.use(self._layout.take(events, split, self.turn))
+        for (events, split), some in zip(blocks, used, strict=True):
+            replay.take(events, some, split, self.turn)
+            if self._arrived is not None and len(events.arrival):
+                self._arrived.places.take(events.arrival, event_ids(events))
         return instructions
 
     def _hear(self, answer: Delivered) -> None:
         super()._hear(answer)
-        self._needed.use(answer.answer.used)
+        if isinstance(self._replay, WindowReplay):
+            self._replay.use(answer.answer.used)
 
     def _without_ids(self, moves: Sequence[Move]) -> Sequence[Move]:
         """Return moves without the ids of events where a user's operator takes them."""
@@ -388,43 +367,12 @@ class RecoverableOperator(WholeOperator):
             for one in moves
         ]
 
-    def _add(self, events: Events, used: Booleans | None) -> None:
-        """Note events, and which of them are used whatever comes of them."""
-        self._needed.add(events.arrival, events.partition if self._keyed else None, used)
-
-    def _used(self, events: Events) -> Booleans | None:
-        """Return which events are used whatever comes of them; None: none is."""
-        if self._layout is None:
-            return None
-        if self._bits is not None:
-            return self._bits.used(events.rows)
-        return self._used_by_operator(events) if self._use is Use.EVERY else None
-
-    def _used_by_operator(self, events: Events) -> Booleans:
-        """Return which events are used: all, but for those that a user's operator skips."""
-        used = np.ones(len(events.arrival), np.bool_)
-        make = self.spec.query.operator
-        if make is None or not len(used):
-            return used
-        skipped = make().skips(as_table(events.rows).select(self.spec.kept.names))
-        if skipped is None:
-            return used
-        skipped = np.asarray(skipped)
-        if skipped.dtype != np.bool_ or skipped.shape != used.shape:
-            raise DataError(
-                f"operator {self.spec.query.name} says of {len(used)} events which it skips, "
-                f"but not as so many of True and False",
-                hint="return one of them for each event from skips(events)",
-            )
-        return ~skipped
-
     def _places(self, matches: WindowMatches, turn: int | Integers) -> PlaceColumns:
         """Return the places of matches that came out in a turn."""
         phase, window, partition = matches.phase, matches.window, matches.partition
-        # Of one partition there is nothing to tell apart.
         starts = partition
-        if self._layout is not None and self._keyed:
-            starts = matches.first_starts()
+        if isinstance(self._replay, WindowReplay):
+            starts = self._replay.starts(matches)
         turns = (phase == CLOSING) * turn if np.any(turn) else np.zeros(len(phase), np.int64)
         return matches.event, phase, turns, matches.turns, starts, window, partition
 
@@ -435,35 +383,6 @@ class RecoverableOperator(WholeOperator):
         new = is_behind(places, self._settled)
         self.doubles += len(new) - int(new.sum())
         return matches if new.all() else matches.take(np.flatnonzero(new))
-
-    # --- Windows ---------------------------------------------------------------------------------
-
-    def _save_windows(self, layout: WindowLayout) -> Savepoint:
-        dropped = layout.drop(self._settled)
-        needed, floor = self._needed, layout.floor
-        # Matches come of windows that are live, and stay as long as these are.
-        if dropped:
-            self._given.keep(self._settled, floor, layout.holds)
-        needed.trim(floor)
-        undecided = self.instance.undecided() if self._use is Use.MATCHED else (_NONE, _NONE)
-        if self._keyed:
-            numbers, partition, first = needed.numbers, needed.partition, layout.first
-            chosen = needed.used | (numbers >= _floors(partition, *undecided))
-            skip = needed.thin(
-                chosen & (numbers >= _floors(partition, np.arange(len(first)), first))
-            )
-        else:
-            skip = needed.keep_used(int(undecided[1][0]) if len(undecided[1]) else OPEN)
-        places: State | None = None
-        if self._arrived is not None:
-            ids = self._arrived.places.keep(needed.numbers)
-            waiting = waiting_ids(self.front.intake.order.state())
-            skip = self._arrived.keep(np.concatenate([ids, waiting]))
-            places = State({"needed": len(ids)}, [self._arrived.places.table()])
-        self._keep_unread()
-        content = WindowContent(self.front, layout.snapshot(), places, self.spec.arriving)
-        self._unread = weakref.ref(content)
-        return self._savepoint(self.came, self.turn, skip, content)
 
     def _stand(self, lost: OperatorLost) -> list[Instruction]:
         """Stand where a savepoint was made, and return what is to be done for it."""
@@ -488,99 +407,11 @@ class RecoverableOperator(WholeOperator):
             self._arrived = ArrivedEvents(savepoint.at, numbers, as_integers(rows[EVENT_ID.name]))
         self.front.restore(front, scheduled=False)
         require(self.came == savepoint.at, "other events have come")
-        if self._layout is None:
-            self._stand_partitions(savepoint, content, rows, numbers)
+        if isinstance(self._replay, PartitionReplay):
+            self._replay.stand(self, self._arrived, savepoint, content, rows, numbers)
             return []
-        self._layout.restore(content.part("windows"))
-        if self._arrived is not None:
-            rows, numbers = self._put_in_place(self._arrived, content.part("places"), rows)
-        events = self.front.recall(rows, numbers)
-        split = self._layout.split(events, self.front.taken)
-        self._add(events, self._used(events))
-        self._needed.use(self._layout.borders)
-        return self.front.step(EventsRecalled(events, split))
-
-    def _put_in_place(
-        self, arrived: ArrivedEvents, saved: State, rows: pa.Table
-    ) -> tuple[pa.Table, Integers]:
-        """Return the events that had their turn before a savepoint, in order, and their places."""
-        known, (runs,) = saved.content(1)
-        arrived.places = PlaceRuns.read(runs, self.front.arrived)
-        places = arrived.places.find(arrived.ids)
-        at = np.argsort(places, kind="stable")[int((places < 0).sum()) :]
-        places = places[at]
-        # Others may be there, too; these are, and the first and the last of them.
-        if (
-            len(at) < integer(known, "needed", NATURAL)
-            or not np.isin(arrived.places.ends, places).all()
-        ):
-            raise missing_events(arrived.came)
-        return rows.take(pa.array(at)), places
-
-    def _turns_of(self, matches: WindowMatches) -> Integers:
-        """Return the turns in which matches of events before a savepoint had come."""
-        assert self._layout is not None
-        return self._layout.turns(matches.partition, matches.window)
-
-    # --- Partitions ------------------------------------------------------------------------------
-
-    def _save_partitions(self) -> Savepoint:
-        """Return where searches stood when all that had come out is acknowledged now."""
-        last = self._given.last or NOTHING
-        if last <= self._settled:
-            self._base, self._later = self._standing(last), None
-        else:
-            if self._later is not None and self._later.last <= self._settled:
-                self._base, self._later = self._later, None
-            self._later = self._standing(last) if self._later is None else self._later
-        self._given.keep(self._settled, self._settled.event, None)
-        base, needed = self._base, self._needed
-        if self._arrived is not None:
-            skip = self._arrived.keep(base.held, base.at)
-            return self._savepoint(base.at, base.turn, skip, lambda: base.content)
-        if base.at > self._needed_until:
-            needed.add(np.arange(self._needed_until, base.at))
-            self._needed_until = base.at
-        skip = needed.thin(np.isin(needed.numbers, base.held))
-        return self._savepoint(base.at, base.turn, skip, lambda: base.content)
-
-    def _standing(self, last: MatchPlace) -> SearchStanding:
-        """Return where searches stand, with the numbers of the rows that they hold."""
-        instance = self.instance.state()
-        saved = PartitionTables.of(instance)
-        held = np.array(saved.places.column("arrival"), np.int64)
-        parts = {
-            "front": self.front.state(),
-            "instance": replace(instance, tables=saved[:2]),  # Without the rows.
-        }
-        if self._arrived is not None:
-            ids = as_integers(saved.rows.column(EVENT_ID.name))
-            parts["held"] = State({}, [write_ids(ids, held)])
-            held = np.concatenate([ids, waiting_ids(parts["front"])])
-            parts["front"] = without_rows(parts["front"], self.spec.arriving)
-        # What is saved is read before the next step, or written.
-        content = State({}, parts=parts).encode()
-        return SearchStanding(self.came, self.turn, last, held, content)
-
-    def _stand_partitions(
-        self, savepoint: Savepoint, content: State, rows: pa.Table, numbers: Integers
-    ) -> None:
-        """Let searches stand where they stood, with the rows that they held."""
-        header, (stops, places) = content.part("instance").content(2)
-        (held,), known = integers(places, arrival=range(self.front.arrived)), numbers
-        if self._arrived is not None:
-            _, (origin,) = content.part("held").content(1)
-            held, known = read_ids(origin, held), self._arrived.ids
-        at = _found(held, known, savepoint.at)
-        kept = rows.select(self.spec.kept.names).take(pa.array(at))
-        self.instance.restore(State(header, [stops, places, kept]), self.front)
-        if self._arrived is None:
-            self._needed.add(numbers)
-        else:
-            held = np.concatenate([held, waiting_ids(content.part("front"))])
-        self._needed_until = savepoint.at
-        self._base = SearchStanding(
-            savepoint.at, savepoint.turn, savepoint.settled, held, savepoint.content
+        return self.front.step(
+            self._replay.stand(self.front, self._arrived, content, rows, numbers)
         )
 
     def _savepoint(
@@ -617,37 +448,3 @@ def _steps(
             piece, begun = stimulus, True
         elif stimulus is not None:
             yield stimulus
-
-
-def _blocks(moves: Sequence[Move]) -> list[tuple[Events, Split]]:
-    """Return events that went on together, with the windows of all instances that got them."""
-    found: list[tuple[Events, Split]] = []
-    together = False
-    for message in moves:
-        if isinstance(message, Deliver):
-            events, split = message.events, message.split
-            if together:
-                _, before = found.pop()
-                opened = joined_windows(before.opened, split.opened)
-                order = np.lexsort((opened.number, opened.partition))
-                closed = joined_windows(before.closed, split.closed)
-                split = Split(take_windows(opened, order), closed)
-            found.append((events, split))
-        together = isinstance(message, Deliver)
-    return found
-
-
-def _found(wanted: Integers, known: Integers, at: int) -> Integers:
-    """Return where events are among those retained, or say that some are missing."""
-    places = find_places(wanted, known)
-    if (places < 0).any():
-        raise missing_events(at)
-    return places
-
-
-def _floors(partition: Integers, names: Integers, values: Integers) -> Integers:
-    """Return the value of each event's partition, of those that are named; `OPEN` for others."""
-    table = np.full(max(int(names.max(initial=0)), int(partition.max(initial=0))) + 1, OPEN)
-    table[names] = values
-    floors: Integers = table[partition]
-    return floors
