@@ -182,9 +182,7 @@ class ReplayedStage(WholeStage):
         _, (savepoint_table, places_table) = saved.content(2)
         savepoint = Savepoint.decode(_read_bytes(savepoint_table))
         self.part.check(savepoint)
-        places = LogPlaces()
-        places.restore(_inflated(places_table), len(self._sources))
-        return savepoint, places
+        return savepoint, _read_places(places_table, len(self._sources))
 
     def _stand(self, saved: State, savepoint: Savepoint, events: pa.Table) -> None:
         """Let the operator stand where a savepoint was made, with the events that it needs."""
@@ -241,16 +239,17 @@ class ReplayedStage(WholeStage):
 
 def first_needed(saved: State) -> dict[str, int]:
     """Return from which offsets on the parts of a log are needed by what `state` returned."""
-    counts = saved.numbers.get("counts", [])
-    _, (_, places_table) = saved.content(2)
-    places = LogPlaces()
-    places.restore(_inflated(places_table), len(counts))
-    return places.first
+    header, (_, places_table) = saved.content(2)
+    return _read_places(places_table, len(header.get("counts", []))).first
 
 
-def _inflated(table: pa.Table) -> State:
+def _read_places(table: pa.Table, sources: int) -> LogPlaces:
+    """Return where events lie in the log, of an operator of so many sources."""
     with reading():
-        return State.decode(zlib.decompress(_read_bytes(table)))
+        state = State.decode(zlib.decompress(_read_bytes(table)))
+    places = LogPlaces()
+    places.restore(state, sources)
+    return places
 
 
 def _bytes(data: bytes) -> pa.Table:

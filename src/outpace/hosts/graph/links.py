@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket as sockets
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,7 @@ from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils.monitor import recv_monitor_message
 
 from outpace.errors import DataError
+from outpace.hosts.graph.message import write
 from outpace.hosts.graph.placement import Address
 
 #: Milliseconds between two signs of life on a quiet connection, and without any until it is lost.
@@ -28,6 +30,8 @@ _PATIENCE_S: Final = 5.0
 _TURN_S: Final = 0.05
 #: Who connects has so many seconds to say that it may, before it counts as refused.
 _HANDSHAKE_S: Final = 1.0
+#: Milliseconds that the last word may take.
+LINGER_MS: Final = 500
 
 
 @dataclass(frozen=True)
@@ -129,10 +133,26 @@ class ListeningSocket:
         #: Where others connect.
         self.address = f"tcp://{address.host}:{port}"
         self._strange, self._open = 0, dict[int, float]()
+        self._refused = 0
+
+    def receive(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield what came, behind who sent it."""
+        while self.socket.poll(0):
+            peer, *frames = self.socket.recv_multipart()
+            yield peer, b"".join(frames)
+
+    def refuse(self, peer: bytes, why: str | None) -> None:
+        """Count a message of who does not belong here, who hears why where there is a reason."""
+        self._refused += 1
+        if why is not None:
+            self.socket.send_multipart([peer, write("refused", why=why)])
 
     @property
     def refused(self) -> int:
-        """How many connections were none of a peer with the keys: strange bytes, or other keys."""
+        """How many messages were refused, and connections of others than peers with the keys.
+
+        These have other keys, or say strange bytes.
+        """
         while self._events.poll(0):
             event = recv_monitor_message(self._events)
             match event["event"]:
@@ -145,7 +165,8 @@ class ListeningSocket:
                     self._open.pop(event["value"], None)
         # Nobody says whose handshake it was, so those that have just come may still have theirs.
         soon = time.monotonic() - _HANDSHAKE_S
-        return max(0, self._strange - sum(came > soon for came in self._open.values()))
+        strange = self._strange - sum(came > soon for came in self._open.values())
+        return self._refused + max(0, strange)
 
     def close(self) -> None:
         """Listen no more."""

@@ -23,6 +23,8 @@ from outpace.hosts.graph.operator_process import OperatorReader, OperatorSetup, 
 from outpace.hosts.graph.sink import SinkSetup, run_sink
 from outpace.hosts.processes.processes import process_context, start_process
 
+#: How long processes may take to end by themselves.
+END_S: Final = 2.0
 #: What processes load before they start.
 _BODIES: Final = ("outpace.hosts.graph.operator_process", "outpace.hosts.graph.sink")
 

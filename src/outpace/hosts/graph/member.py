@@ -14,14 +14,12 @@ import zmq
 
 from outpace.compiler.kernel import compiler
 from outpace.hosts.background import CompileNotice
-from outpace.hosts.graph.links import Links, Secret
+from outpace.hosts.graph.links import LINGER_MS, Links, Secret
 from outpace.hosts.graph.message import read, told_failure, write
 from outpace.hosts.processes.worker import end_with
 
 #: Seconds between two beats of the heart.
 BEAT_S: Final = 0.2
-#: How long the last word of a process may take.
-_LINGER_MS: Final = 500
 
 
 class Member:
@@ -114,7 +112,7 @@ class Member:
                 self.stopped = True
 
     def _end(self) -> None:
-        self._connected.close(_LINGER_MS)
+        self._connected.close(LINGER_MS)
         self.links.close()
 
     def _tell(self, kind: str, **numbers: Any) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Final
 from outpace.engine.state import NATURAL, State, integer
 from outpace.errors import InstanceError, OutpaceError, StateError
 from outpace.hosts.graph.links import Links
-from outpace.hosts.graph.machine import Machine, NodeProcess, RemoteMachine
+from outpace.hosts.graph.machine import END_S, Machine, NodeProcess, RemoteMachine
 from outpace.hosts.graph.message import failure_of, knows_secret, read, write
 from outpace.hosts.graph.metrics import NodeMetrics
 from outpace.hosts.graph.placement import Address
@@ -34,8 +34,6 @@ _ATTEMPTS: Final = 10
 _START_S: Final = 60.0
 #: How long a machine may not be there before somebody is told that it is waited for.
 _MISSED_S: Final = 2.0
-#: How long processes may take to end by themselves.
-_END_S: Final = 2.0
 _POLL_MS: Final = 20
 
 _LOG: Final = logging.getLogger("outpace.graph")
@@ -94,7 +92,7 @@ class Monitor:
         self._watched: dict[str, _WatchedProcess] = {}
         #: Where nodes can be read.
         self.addresses: dict[str, str] = {}
-        self._refused, self._missed_at = 0, time.monotonic() + _MISSED_S
+        self._missed_at = time.monotonic() + _MISSED_S
 
     def start(
         self, processes: Sequence[NodeProcess], machines: Mapping[str, Machine | RemoteMachine]
@@ -108,7 +106,7 @@ class Monitor:
     @property
     def refused(self) -> int:
         """How many messages and connections came from peers that are none of the run."""
-        return self._refused + self._listening.refused
+        return self._listening.refused
 
     @property
     def pids(self) -> dict[str, int]:
@@ -178,7 +176,7 @@ class Monitor:
         for _, other in self._others():
             if other.peer is not None:
                 self._send(other.peer, "stop")
-        end = time.monotonic() + _END_S
+        end = time.monotonic() + END_S
         # They tell how it stands with them before they end.
         while time.monotonic() < end and any(
             one.machine.is_here and one.pid and one.code is None for one in self._watched.values()
@@ -200,10 +198,9 @@ class Monitor:
                 yield name, one
 
     def _receive(self) -> Iterator[str]:
-        while self.socket.poll(0):
-            peer, *frames = self.socket.recv_multipart()
+        for peer, data in self._listening.receive():
             try:
-                kind, message = read(b"".join(frames))
+                kind, message = read(data)
                 if kind == "machine":
                     self._hear_machine(peer, message)
                     continue
@@ -211,8 +208,8 @@ class Monitor:
             except StateError:
                 known = False
             if not known:
-                self._refused += 1
                 _LOG.warning("a peer on the socket of a monitor was refused")
+                self._listening.refuse(peer, None)
                 continue
             yield from self._hear(peer, kind, str(message.numbers["name"]), message.numbers)
 
@@ -278,9 +275,8 @@ class Monitor:
             self.socket.send_multipart([one.peer, one.orders()])
 
     def _refuse(self, peer: bytes, who: str, why: str) -> None:
-        self._refused += 1
         _LOG.warning("%s was refused: %s", who, why)
-        self._send(peer, "refused", why=why)
+        self._listening.refuse(peer, why)
 
     def _tell_missed(self, now: float) -> None:
         """Say once which machines are waited for."""

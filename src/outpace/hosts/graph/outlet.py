@@ -168,7 +168,6 @@ class Outlet:
         self.queues, self._token = queues, links.secret.token
         #: The newest backup of each operator that reads, directly or not.
         self.backups: dict[str, Backup] = {}
-        self._refused = 0
         self._peers: dict[bytes, tuple[str, str]] = {}
         self._listening = links.listen(address)
         self.socket, self.address = self._listening.socket, self._listening.address
@@ -176,7 +175,7 @@ class Outlet:
     @property
     def refused(self) -> int:
         """How many messages and connections came from peers that are none of the run."""
-        return self._refused + self._listening.refused
+        return self._listening.refused
 
     def keep(self, backups: Iterable[Backup]) -> None:
         """Keep backups, and forget the events that their operators do not need."""
@@ -188,11 +187,9 @@ class Outlet:
 
     def receive(self) -> None:
         """Hear all that readers say."""
-        while self.socket.poll(0):
-            peer, *frames = self.socket.recv_multipart()
+        for peer, data in self._listening.receive():
             try:
-                kind, message = read(b"".join(frames))
-                self._hear(peer, kind, message)
+                self._hear(peer, *read(data))
             except OutpaceError as error:
                 self._refuse(peer, error.message)
 
@@ -243,6 +240,5 @@ class Outlet:
         self.socket.send_multipart([peer, welcome])
 
     def _refuse(self, peer: bytes, why: str) -> None:
-        self._refused += 1
         _LOG.warning("a peer on the socket of a graph was refused: %s", why)
-        self.socket.send_multipart([peer, write("refused", why=why)])
+        self._listening.refuse(peer, why)

@@ -19,16 +19,11 @@ from outpace.engine.state import NATURAL, State, integer, reading, require
 from outpace.errors import BindError, OutpaceError, StateError
 from outpace.hosts.graph.graph import Graph, bind
 from outpace.hosts.graph.keys import read_keys
-from outpace.hosts.graph.links import Links, Secret
-from outpace.hosts.graph.machine import Machine, NodeProcess, processes_of
+from outpace.hosts.graph.links import LINGER_MS, Links, Secret
+from outpace.hosts.graph.machine import END_S, Machine, NodeProcess, processes_of
 from outpace.hosts.graph.member import BEAT_S
 from outpace.hosts.graph.message import read, told_failure, write
 from outpace.hosts.graph.placement import known_machine
-
-#: How long processes may take to end by themselves.
-_END_S: Final = 2.0
-#: How long the last word may take.
-_LINGER_MS: Final = 500
 
 _LOG: Final = logging.getLogger("outpace.graph")
 
@@ -68,15 +63,15 @@ class ServedMachine:
         try:
             while not self._ended:
                 self._turn()
-            self._machine.close(_END_S)
+            self._machine.close(END_S)
             self._beat()
         except OutpaceError as error:
             self._monitor.socket.send(write("machine", **self._who, **told_failure(error)))
             raise
         finally:
             self._machine.close()
-            self._monitor.close(_LINGER_MS)
-            self._links.close(_LINGER_MS)
+            self._monitor.close(LINGER_MS)
+            self._links.close(LINGER_MS)
 
     @property
     def _who(self) -> dict[str, Any]:
