@@ -259,12 +259,11 @@ class Savepoint:
         >>> [savepoint.keeping(np.array([4, 5, 9]), most).skip.tolist() for most in (None, 1)]
         [[[2, 3], [6, 8]], [[6, 8]]]
         """
-        edges = np.concatenate([[self.trim], numbers[numbers < self.at], [self.at]])
-        length = np.diff(edges)
-        gaps = np.flatnonzero(length > 1)
-        if most is not None and len(gaps) > most:
-            gaps = np.sort(gaps[np.argsort(-length[gaps], kind="stable")[:most]])
-        return replace(self, skip=np.stack([edges[gaps] + 1, edges[gaps + 1] - 1], axis=1))
+        skip = ranges_between(self.trim, numbers[numbers < self.at], self.at)
+        if most is not None and len(skip) > most:
+            longest = np.argsort(skip[:, 0] - skip[:, 1], kind="stable")[:most]
+            skip = skip[np.sort(longest)]
+        return replace(self, skip=skip)
 
     def encode(self) -> bytes:
         """Return it as bytes."""
@@ -332,6 +331,19 @@ class Savepoint:
                 lambda: content,
                 None if sources is None else tuple(sources),
             )
+
+
+def ranges_between(trim: int, needed: Integers, at: int) -> Integers:
+    """Return the closed intervals of numbers between two that are not needed; those that are rise.
+
+    Examples
+    --------
+    >>> ranges_between(3, np.array([4, 5, 8]), 10).tolist()
+    [[6, 7], [9, 9]]
+    """
+    edges = np.concatenate([[trim], needed, [at]])
+    gaps = np.flatnonzero(np.diff(edges) > 1)
+    return np.stack([edges[gaps] + 1, edges[gaps + 1] - 1], axis=1)
 
 
 def _packed(data: bytes) -> bytes:

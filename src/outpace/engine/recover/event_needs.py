@@ -25,6 +25,7 @@ from outpace.engine.match.bits import with_bits
 from outpace.engine.match.kernel import chain_steps
 from outpace.engine.match.reach import reach_of
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.savepoint import ranges_between
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, integers, require
 from outpace.pattern.bound import PredicateClass
@@ -261,10 +262,7 @@ class NeededNumbers:
     @property
     def skip(self) -> Integers:
         """Closed intervals of numbers between `trim` and `at` that are of no use."""
-        edges = np.concatenate([[self.trim], self.numbers, [self.at]])
-        gaps = np.flatnonzero(np.diff(edges) > 1)
-        skip: Integers = np.stack([edges[gaps] + 1, edges[gaps + 1] - 1], axis=1)
-        return skip
+        return ranges_between(self.trim, self.numbers, self.at)
 
     def runs(self) -> pa.Table:
         """Return the numbers as runs of numbers that follow each other, told by small ones."""
