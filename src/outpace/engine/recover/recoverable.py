@@ -194,6 +194,8 @@ class RecoverableOperator(WholeOperator):
             found = self._unsettled(found, places)
         if not waiting:
             self._end_turn()
+        if found is emit.matches:
+            return instructions
         return [*instructions[:-1], replace(emit, matches=found)]
 
     def _end_turn(self) -> None:

@@ -132,9 +132,10 @@ class WindowMatcher(SavedPart):
 
     def take_used(self) -> Integers:
         """Return the events of what was found since the last time, where somebody asks for them."""
-        used, nothing = self._matched or [], np.zeros(0, np.int64)
-        found: Integers = np.concatenate([nothing, *used]) if used else nothing
-        used.clear()
+        used = self._matched or [self._nothing.arrival]
+        found = used[0] if len(used) == 1 else np.concatenate(used)
+        if self._matched:
+            self._matched.clear()
         return found
 
     @property
