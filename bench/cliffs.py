@@ -430,6 +430,11 @@ def outputs():
         "all rows, unmatched": chain.all_rows_per_match(unmatched=True),
         "empty matches": by_time("A*", A=LOGIN),
         "many measures": chain.measures(**{f"m{n}": f"SUM(B.qty + {n})" for n in range(20)}),
+        "lists": chain.measures(kinds="ARRAY_AGG(B.kind)", said="LISTAGG(B.kind, ',')"),
+        "sorted and different": chain.measures(
+            sorted="ARRAY_AGG(kind ORDER BY price DESC)", n="COUNT(DISTINCT kind)"
+        ),
+        "value at the greatest": chain.measures(top="MAX_BY(kind, price)"),
         "match id": chain.measures(id="MATCH_ID()"),
         "match number by key": chain.partition_by("user").measures(number="MATCH_NUMBER()"),
     }

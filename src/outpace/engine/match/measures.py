@@ -7,13 +7,14 @@ expressions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.engine.arrays import Integers, Numbers
 from outpace.engine.evaluate.columns import evaluate_columns
@@ -26,12 +27,20 @@ from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.identity import MatchIds, match_ids
 from outpace.errors import DataError
 from outpace.pattern import types
-from outpace.pattern.bound import Aggregate, Read, ReadPlace, walk
+from outpace.pattern.bound import Aggregate, Constant, Read, ReadPlace, walk
+from outpace.pattern.functions.aggregate import find_aggregate
 from outpace.pattern.query import RowsPerMatch
 from outpace.pattern.values import column_values, gathered, to_array
 
-#: The aggregates that are reductions, and the greatest integer that a double is sure to hold.
-_REDUCED: Final = ("count", "count_if", "sum", "avg", "min", "max", *SPREADS)
+_LEAST, _GREATEST = ("min", "bool_and", "min_by"), ("max", "bool_or", "max_by")
+_LISTED: Final = ("array_agg", "collect_list", "listagg")
+#: The aggregates that are reductions or lists, with the most arguments that they are so with.
+_REDUCED: Final = dict.fromkeys(
+    ("count", "count_if", "sum", "avg", "arbitrary", *_LEAST, *_GREATEST, *_LISTED, *SPREADS), 1
+) | {"min_by": 2, "max_by": 2, "listagg": 2}
+#: So many takes in lists of each output row may be more than those of all matches.
+_LISTED_MOST: Final = 1 << 24
+#: The greatest integer that a double is sure to hold.
 _EXACT: Final = 1 << 53
 
 
@@ -142,84 +151,44 @@ class _View:
 
     def aggregate(self, node: Aggregate) -> pa.Array:
         """Return the value of an aggregate."""
-        plain = not node.distinct and not node.order and node.condition is None
-        computed = self._reduce(node) if plain else None
+        try:
+            computed = self._reduce(node)
+        except DataError:
+            # A column fails on rows that the aggregate may not take.
+            computed = None
         return self._row_by_row(node) if computed is None else computed
 
     def _reduce(self, node: Aggregate) -> pa.Array | None:
         high = self._high(node.final)
-        if node.function == "count" and not node.arguments and node.variables is None:
-            return pa.array(high - self.low)
-        if node.function not in _REDUCED or len(node.arguments) > 1:
+        known = _REDUCED.get(node.function, 0)
+        if len(node.arguments) > known or (node.distinct and len(node.arguments) != 1):
             return None
-        counted = self._counted(node)
+        frame = self._takes_frame()
+        taken = _Taken(self._counted(node), self.low, high)
+        if node.condition is not None:
+            taken = taken.where(pc.fill_null(evaluate_columns(node.condition, frame), False))
         if not node.arguments:
-            return pa.array(self._count(counted, high))
-        argument = node.arguments[0]
-        values = evaluate_columns(argument, self._takes_frame())
-        if values.null_count:
-            counted = counted & values.is_valid().to_numpy(zero_copy_only=False)
-        if node.function == "count":
-            return pa.array(self._count(counted, high))
-        (numbers,) = numbers_of([values], ordered=True)
-        if numbers is None or numbers.dtype == np.uint64:
-            return None
-        if node.function == "count_if":
-            return pa.array(self._count(counted & numbers.astype(np.bool_), high))
-        if node.function in SPREADS:
-            return self._spread(node.function, numbers, counted, high)
-        if node.function in ("min", "max"):
-            return self._extreme(node, values, numbers, counted, high)
-        return self._sum(node, numbers, counted, high)
+            return pa.array(taken.counts) if node.function == "count" else None
+        given = [evaluate_columns(argument, frame) for argument in node.arguments]
+        aggregate = find_aggregate(node.function)
+        if aggregate is not None and aggregate.skip_null:
+            taken = taken.where_known(given[0])
+        if node.distinct or node.order:
+            keys = [evaluate_columns(key.operand, frame) for key in node.order]
+            takes, sizes = taken.lists(len(self.found.rows))
+            arranged = None if takes is None else _arranged(node, takes, sizes, given, keys)
+            if arranged is None:
+                return None
+            takes, sizes = arranged
+            given = [column.take(pa.array(takes)) for column in given]
+            taken = _Taken.of_lists(sizes)
+        return _computed(node, taken, given, len(self.found.rows))
 
     def _counted(self, node: Aggregate) -> Numbers:
         """Return for each take whether its label is one that the aggregate takes."""
         if node.variables is None:
             return np.ones(len(self.found.rows), np.uint8)
         return self._at_positions(node.variables)[self.found.positions]
-
-    def _count(self, counted: Numbers, high: Integers) -> Integers:
-        out = np.empty(len(self.low), np.int64)
-        reduce.count_takes(counted, self.low, high, out)
-        return out
-
-    def _extreme(
-        self, node: Aggregate, values: pa.Array, numbers: Numbers, counted: Numbers, high: Integers
-    ) -> pa.Array:
-        takes = np.empty(len(self.low), np.int64)
-        reduce.extreme_takes(numbers, counted, self.low, high, node.function == "max", takes)
-        return values.take(pa.array(takes, mask=takes < 0))
-
-    def _spread(self, name: str, numbers: Numbers, counted: Numbers, high: Integers) -> pa.Array:
-        counts = self._count(counted, high) - SPREADS[name]
-        squares = np.empty(len(self.low), np.float64)
-        reduce.sum_squares(numbers.astype(np.float64), counted, self.low, high, squares)
-        found = squares / np.maximum(counts, 1)
-        return pa.array(np.sqrt(found) if name.startswith("stddev") else found, mask=counts < 1)
-
-    def _sum(
-        self, node: Aggregate, numbers: Numbers, counted: Numbers, high: Integers
-    ) -> pa.Array | None:
-        counts = self._count(counted, high)
-        none = counts == 0
-        if numbers.dtype.kind == "f":
-            floats = np.empty(len(self.low), np.float64)
-            reduce.sum_floats(numbers.astype(np.float64), counted, self.low, high, floats)
-            if node.function == "avg":
-                floats = floats / np.maximum(counts, 1)
-            return pa.array(floats, mask=none).cast(node.type)
-        total = np.empty(len(self.low), np.int64)
-        if not reduce.sum_integers(numbers.astype(np.int64), counted, self.low, high, total):
-            return None
-        if node.function == "sum":
-            return from_numbers(total, node.type, none)
-        if np.abs(total).max(initial=0) > _EXACT:
-            # Beyond 53 bits a quotient of doubles is not the nearest one.
-            return None
-        counts = np.maximum(counts, 1)
-        if types.is_floating(node.type):
-            return pa.array(total / counts, mask=none).cast(node.type)
-        return from_numbers(_quotients(total, counts, node.type), node.type, none)
 
     def _takes_frame(self) -> MatchFrame:
         """Return the leaves of an aggregate's argument: one row for each take."""
@@ -278,6 +247,183 @@ class _View:
             context.current = int(self.high[output]) - low - 1
             context.match_number = int(self.found.number[match])
             yield evaluate(context)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """The takes of aggregates: for each output row those from `low` to `high` that count."""
+
+    counted: Numbers
+    low: Integers
+    high: Integers
+
+    @staticmethod
+    def of_lists(sizes: Integers) -> _Taken:
+        """Return takes that lie one list after the other, and all count."""
+        high = np.cumsum(sizes)
+        return _Taken(np.ones(int(sizes.sum()), np.uint8), high - sizes, high)
+
+    def where(self, holds: pa.Array) -> _Taken:
+        """Return those for which something holds."""
+        holds = holds.to_numpy(zero_copy_only=False)
+        return replace(self, counted=self.counted & holds.astype(np.uint8))
+
+    def where_known(self, values: pa.Array) -> _Taken:
+        """Return those whose value is not NULL."""
+        return self.where(values.is_valid()) if values.null_count else self
+
+    @cached_property
+    def counts(self) -> Integers:
+        """How many there are for each output row."""
+        out = np.empty(len(self.low), np.int64)
+        reduce.count_takes(self.counted, self.low, self.high, out)
+        return out
+
+    def lists(self, rows: int) -> tuple[Integers | None, Integers]:
+        """Return the takes of each output row, one after the other, and how many it has.
+
+        None in place of them where they are far more than the rows that matches took: then output
+        rows have most in common.
+        """
+        sizes = self.counts
+        total = int(sizes.sum())
+        if total > max(_LISTED_MOST, rows):
+            return None, sizes
+        chosen = np.flatnonzero(self.counted)
+        first = chosen.searchsorted(self.low) - (np.cumsum(sizes) - sizes)
+        return chosen[np.repeat(first, sizes) + np.arange(total)], sizes
+
+    def extreme(self, numbers: Numbers, *, greatest: bool) -> pa.Array:
+        """Return the takes with the least or the greatest number."""
+        takes = np.empty(len(self.low), np.int64)
+        reduce.extreme_takes(numbers, self.counted, self.low, self.high, greatest, takes)
+        return pa.array(takes, mask=takes < 0)
+
+    def total(self, numbers: Numbers, kind: type) -> Numbers | None:
+        """Return the sums of numbers, None where integers overflow."""
+        out: Numbers = np.empty(len(self.low), kind)
+        if kind is np.float64:
+            reduce.sum_floats(numbers.astype(kind), self.counted, self.low, self.high, out)
+            return out
+        fits = reduce.sum_integers(numbers.astype(kind), self.counted, self.low, self.high, out)
+        return out if fits else None
+
+    def squares(self, numbers: Numbers) -> Numbers:
+        """Return how far numbers are spread: the sums of squares."""
+        out = np.empty(len(self.low), np.float64)
+        reduce.sum_squares(numbers.astype(np.float64), self.counted, self.low, self.high, out)
+        return out
+
+
+def _computed(
+    node: Aggregate, taken: _Taken, given: Sequence[pa.Array], rows: int
+) -> pa.Array | None:
+    """Return the values of an aggregate of so many rows, None where it takes each by itself."""
+    name, values = node.function, given[0]
+    if name == "count":
+        return pa.array(taken.counts)
+    if name in _LISTED:
+        takes, sizes = taken.lists(rows)
+        return None if takes is None else _listed(node, values, takes, sizes)
+    if name == "arbitrary":
+        takes = np.append(np.flatnonzero(taken.counted), -1)
+        first = takes[takes[:-1].searchsorted(taken.low)]
+        return values.take(pa.array(first, mask=(first < 0) | (first >= taken.high)))
+    taken = taken.where_known(given[-1])
+    (numbers,) = numbers_of([given[-1]], ordered=True)
+    if numbers is None or numbers.dtype == np.uint64:
+        return None
+    if name == "count_if":
+        return pa.array(taken.where(pa.array(numbers.astype(np.bool_))).counts)
+    if name in SPREADS:
+        return _spread(name, numbers, taken)
+    if name in (*_LEAST, *_GREATEST):
+        return values.take(taken.extreme(numbers, greatest=name in _GREATEST))
+    return _sum(node, numbers, taken)
+
+
+def _listed(node: Aggregate, values: pa.Array, takes: Integers, sizes: Integers) -> pa.Array | None:
+    if len(takes) > np.iinfo(np.int32).max:
+        return None
+    text = node.function == "listagg"
+    kind = pa.list_(node.type) if text else node.type
+    items = values.take(pa.array(takes)).cast(kind.value_type)
+    ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    none = None if node.function == "collect_list" else pa.array(sizes == 0)
+    lists = pa.ListArray.from_arrays(ends, items, kind, mask=none)
+    if not text:
+        return lists
+    last = node.arguments[-1]
+    separator = last.value if len(node.arguments) > 1 and isinstance(last, Constant) else ""
+    return pc.binary_join(lists, separator or "")
+
+
+def _spread(name: str, numbers: Numbers, taken: _Taken) -> pa.Array:
+    counts = taken.counts - SPREADS[name]
+    found = taken.squares(numbers) / np.maximum(counts, 1)
+    return pa.array(np.sqrt(found) if name.startswith("stddev") else found, mask=counts < 1)
+
+
+def _sum(node: Aggregate, numbers: Numbers, taken: _Taken) -> pa.Array | None:
+    counts = taken.counts
+    none = counts == 0
+    if numbers.dtype.kind == "f":
+        floats = taken.total(numbers, np.float64)
+        assert floats is not None
+        if node.function == "avg":
+            floats = floats / np.maximum(counts, 1)
+        return pa.array(floats, mask=none).cast(node.type)
+    total = taken.total(numbers, np.int64)
+    if total is None:
+        return None
+    if node.function == "sum":
+        return from_numbers(total, node.type, none)
+    if np.abs(total).max(initial=0) > _EXACT:
+        # Beyond 53 bits a quotient of doubles is not the nearest one.
+        return None
+    counts = np.maximum(counts, 1)
+    if types.is_floating(node.type):
+        return pa.array(total / counts, mask=none).cast(node.type)
+    return from_numbers(_quotients(total, counts, node.type), node.type, none)
+
+
+def _arranged(
+    node: Aggregate,
+    takes: Integers,
+    sizes: Integers,
+    given: Sequence[pa.Array],
+    keys: Sequence[pa.Array],
+) -> tuple[Integers, Integers] | None:
+    """Return lists of takes without repetitions and in order, and how long they are.
+
+    None where values have no numbers that say which are equal, and which is less.
+    """
+    ranks = [_ranks(column) for column in (*(given if node.distinct else ()), *keys)]
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    by = [rank[takes] for rank in ranks if rank is not None]
+    if len(by) < len(ranks):
+        return None
+    if node.distinct:
+        order = np.lexsort((*by, group))
+        first = np.ones(len(order), np.bool_)
+        first[1:] = np.any([np.diff(each[order]) != 0 for each in (group, *by)], axis=0)
+        chosen = np.sort(order[first])
+        takes, group, by = takes[chosen], group[chosen], [each[chosen] for each in by]
+    if node.order:
+        sorting = []
+        for key, rank in zip(reversed(node.order), reversed(by), strict=False):
+            sorting += [-rank if key.descending else rank, (rank == 0) != key.nulls_first]
+        takes = takes[np.lexsort((*sorting, group))]
+    return takes, np.bincount(group, minlength=len(sizes))
+
+
+def _ranks(column: pa.Array) -> Integers | None:
+    """Return numbers from 1 on that are equal and less where values are; 0 is NULL."""
+    (numbers,) = numbers_of([column], ordered=True)
+    if numbers is None:
+        return None
+    ranks = np.unique(numbers, return_inverse=True)[1] + 1
+    return np.where(column.is_valid().to_numpy(zero_copy_only=False), ranks, 0)
 
 
 def _one_row(task: Task, block: Block, found: BlockMatches) -> _View:
