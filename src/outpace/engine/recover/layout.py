@@ -230,7 +230,7 @@ class WindowLayout(Stateful):
         return len(number) > 0 and bool(number[-1] - number[0] == len(number) - 1)
 
     def _find(self, partition: Integers, number: Integers) -> Integers:
-        """Return where windows are; of those that are not there, any place or the end."""
+        """Return where windows are, and any place or the end for others."""
         known = self._windows[1]
         if not self._keyed:
             found: Integers = number - known[0] if self._is_gapless else known.searchsorted(number)
