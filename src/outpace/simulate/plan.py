@@ -1,10 +1,11 @@
 """How many instances of a scenario a rate needs to meet a latency target, and where the knee is.
 
-The knee is the greatest rate that an instance keeps up with: below it the latency hardly depends on
-the rate, above it the latency grows for as long as the run lasts. The plan finds it by halving, to
-within 1 %, finds in the same way up to which rate an instance meets the target, and then tries
-numbers of instances around what follows from that, each by simulation. The memory is that of one
-simulation, and a few numbers for each.
+The knee is the greatest rate that an instance keeps up with: below it what waits does not grow in the
+long run, above it the latency grows for as long as the run lasts. It is the rate at which something
+is busy all the time, by arithmetic, where a simulation just below it keeps up; otherwise halving
+finds it, to within 1 %, below that. In the same way the plan finds up to which rate an instance
+meets the target, and then tries numbers of instances around what follows from that, each by
+simulation. The memory is that of one simulation, and a few numbers for each.
 
 An instance is all that a scenario has: its queries, on its VMs. Several instances are as many
 copies of both, and each copy gets an equal part of the events, as when events go to instances by
@@ -24,7 +25,17 @@ from typing import Final
 from outpace.errors import ScenarioError
 from outpace.pattern.argument import a_number, an_instance
 from outpace.simulate.changes import Change, FailVM, MoveVertex, RestartVM, SetRate
-from outpace.simulate.placement_flow import flow_of, mean_rates
+from outpace.simulate.generators import (
+    Bursty,
+    Generator,
+    Poisson,
+    Times,
+    Totals,
+    Uniform,
+    whole_events,
+)
+from outpace.simulate.model import Producer, Vertex
+from outpace.simulate.placement_flow import mean_rates, saturation
 from outpace.simulate.plan_target import LatencyTarget, judged, keeps_up, worst_percentile
 from outpace.simulate.run import Engine, simulate
 from outpace.simulate.scenario import Scenario
@@ -235,23 +246,23 @@ class _Loads:
 
 def _knee(loads: _Loads, scenario: Scenario) -> float:
     """The greatest rate that an instance keeps up with."""
-    above = 1.25 * _saturation(scenario)
-    for _ in range(20):
-        if not loads.load(above).keeps_up:
-            break
-        above *= 2
-    else:
+    above = saturation(scenario)
+    if above == math.inf:
         raise ScenarioError(
             "the scenario keeps up with any rate",
-            detail=f"it does with {above:.6g} events a second",
             hint="give its vertices instructions per event",
         )
+    if above and not scenario.changes and loads.load((1 - PRECISION / 2) * above).keeps_up:
+        return above
+    # What changes do to rates and machines is seen in the run only.
+    while scenario.changes and loads.load(above).keeps_up:
+        above *= 2
     knee = _greatest(lambda rate: loads.load(rate).keeps_up, above)
     if not knee:
         raise ScenarioError(
             "the scenario does not seem to keep up with any rate",
-            hint="after the warm-up, a run must be long enough for every consumer to get events in "
-            "both halves of it: make it longer than several windows",
+            hint="every consumer must get events in both halves of a run; where rates change, "
+            "make it several times as long as its windows",
         )
     return knee
 
@@ -276,16 +287,6 @@ def _instances(loads: _Loads, rate: float, capacity: float) -> int | None:
         if found and found[0].meets_target:
             return count
     return None
-
-
-def _saturation(scenario: Scenario) -> float:
-    """The rate at which a VM would be busy all the time, were the flow in proportion to it."""
-    rates = mean_rates(scenario.queries, scenario.duration)
-    by_vm = dict.fromkeys((vm.id for vm in scenario.vms), 0.0)
-    for vertex, load in flow_of(scenario.queries, rates).loads.items():
-        by_vm[scenario.placement[vertex]] += load
-    busiest = max(by_vm[vm.id] / vm.capacity for vm in scenario.vms)
-    return total_rate(scenario) / busiest if busiest else total_rate(scenario)
 
 
 def _greatest(holds: Callable[[float], bool], above: float) -> float:
@@ -340,9 +341,20 @@ def one_instance(scenario: Scenario, factor: float) -> Scenario:
     >>> round(simulate(one_instance(scenario, 2.5)).throughput("out"), 9)
     25.0
     """
-    producers = mean_rates(scenario.queries, scenario.duration)
-    first = tuple(SetRate(0.0, producer, factor=factor) for producer in producers)
-    return replace(scenario, changes=(*first, *(_scaled(c, factor) for c in scenario.changes)))
+    for change in scenario.changes:
+        if isinstance(change, SetRate) and change.generator is not None:
+            raise ScenarioError(
+                "a plan cannot multiply a generator that a change brings",
+                subject=("vertex", change.producer),
+                hint="give the change a factor instead",
+            )
+    return replace(
+        scenario,
+        queries=tuple(
+            replace(query, vertices=tuple(_multiplied(one, factor) for one in query.vertices))
+            for query in scenario.queries
+        ),
+    )
 
 
 def many_instances(scenario: Scenario, count: int) -> Scenario:
@@ -370,16 +382,30 @@ def many_instances(scenario: Scenario, count: int) -> Scenario:
     )
 
 
-def _scaled(change: Change, factor: float) -> Change:
-    if not isinstance(change, SetRate):
-        return change
-    if change.factor is None:
-        raise ScenarioError(
-            "a plan cannot multiply a generator that a change brings",
-            subject=("vertex", change.producer),
-            hint="give the change a factor instead",
-        )
-    return replace(change, factor=change.factor * factor)
+@dataclass(frozen=True, slots=True)
+class _Multiple:
+    """So many times the events of another generator."""
+
+    generator: Generator
+    factor: float
+
+    def totals(self, times: Times) -> Totals:
+        return whole_events(self.factor * self.generator.totals(times))
+
+
+def _multiplied(vertex: Vertex, factor: float) -> Vertex:
+    if not isinstance(vertex, Producer):
+        return vertex
+    generator: Generator
+    match vertex.generator:
+        case Uniform() | Poisson() as steady:
+            generator = replace(steady, rate=factor * steady.rate)
+        case Bursty() as bursty:
+            loud, quiet = factor * bursty.rate, factor * bursty.quiet
+            generator = replace(bursty, rate=loud, quiet=quiet)
+        case other:
+            generator = _Multiple(other, factor)
+    return replace(vertex, generator=generator)
 
 
 def _copied(change: Change, name: str) -> Change:
