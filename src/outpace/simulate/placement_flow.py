@@ -4,8 +4,8 @@ Placement strategies decide by this, without a simulation: rates go from produce
 by selectivity, and through windows by their combination function. It is exact for constant rates on
 machines that keep up; bursts and bounded queues are for the simulation to judge.
 
-What is busy all the time at a rate can do no more: no plan and no measurement may say that a scenario
-keeps up beyond its `saturation`.
+What is busy all the time at a rate can do no more: nothing may say that a scenario keeps up beyond
+its `saturation`.
 """
 
 from __future__ import annotations
@@ -160,9 +160,9 @@ def busiest(scenario: Scenario) -> Busy:
 
 
 def saturation(scenario: Scenario) -> float:
-    """Return the greatest rate of all producers together at which nothing is busier than it can be.
+    """Return the greatest rate of all producers together at which nothing is too busy.
 
-    The rates of the producers count in proportion to each other. Infinite if nothing costs anything.
+    Their rates count in proportion to each other. Infinite if nothing costs anything.
 
     Parameters
     ----------
@@ -240,9 +240,7 @@ def _all_busy(scenario: Scenario, rates: Mapping[str, float]) -> Iterator[Busy]:
     yield from _busy_links(scenario, traffic)
 
 
-def _busy_links(
-    scenario: Scenario, traffic: Mapping[tuple[str, str], float]
-) -> Iterator[Busy]:
+def _busy_links(scenario: Scenario, traffic: Mapping[tuple[str, str], float]) -> Iterator[Busy]:
     homes = scenario.placement
     events: dict[tuple[str, str], float] = {}
     for (source, target), its_events in traffic.items():

@@ -1,11 +1,11 @@
 """How many instances of a scenario a rate needs to meet a latency target, and where the knee is.
 
-The knee is the greatest rate that an instance keeps up with: below it what waits does not grow in the
-long run, above it the latency grows for as long as the run lasts. It is the rate at which something
-is busy all the time, by arithmetic, where a simulation just below it keeps up; otherwise halving
-finds it, to within 1 %, below that. In the same way the plan finds up to which rate an instance
-meets the target, and then tries numbers of instances around what follows from that, each by
-simulation. The memory is that of one simulation, and a few numbers for each.
+The knee is the greatest rate that an instance keeps up with: below it what waits does not grow in
+the long run, above it the latency grows for as long as the run lasts. It is the rate at which
+something is busy all the time, by arithmetic, where a simulation just below it keeps up; otherwise
+halving finds it, to within 1 %, below that. In the same way the plan finds up to which rate an
+instance meets the target, and then tries numbers of instances around what follows from that, each
+by simulation. The memory is that of one simulation, and a few numbers for each.
 
 An instance is all that a scenario has: its queries, on its VMs. Several instances are as many
 copies of both, and each copy gets an equal part of the events, as when events go to instances by
@@ -13,14 +13,20 @@ the hash of a key. Copies that share no host have nothing to do with each other,
 simulated for all; with hosts, all copies are simulated, as they compete there. What a window sends
 by a constant number stays constant at every rate and in each instance; where more input means more
 output, the combination is a share.
+
+Where an instance meets the target at no rate, the plan looks for one that does: with shorter
+intervals between batches, which cost no money, and then with more processors.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
+
+import numpy as np
 
 from outpace.errors import ScenarioError
 from outpace.pattern.argument import a_number, an_instance
@@ -34,8 +40,8 @@ from outpace.simulate.generators import (
     Uniform,
     whole_events,
 )
-from outpace.simulate.model import Producer, Vertex
-from outpace.simulate.placement_flow import mean_rates, saturation
+from outpace.simulate.model import BatchOperator, Producer, Vertex
+from outpace.simulate.placement_flow import busiest, mean_rates, saturation
 from outpace.simulate.plan_target import LatencyTarget, judged, keeps_up, worst_percentile
 from outpace.simulate.run import Engine, simulate
 from outpace.simulate.scenario import Scenario
@@ -45,6 +51,11 @@ INSTANCES_MAX: Final = 10_000
 
 #: How far a knee that was found may be from the true one, as a part of it.
 PRECISION: Final = 0.01
+
+#: How often intervals are halved and processors doubled where an instance meets the target at no
+#: rate, and how many ticks an interval has at least.
+_DOUBLINGS: Final = 6
+_TICKS_OF_BATCH: Final = 20
 
 #: The rates of the curves, as parts of the knee.
 _PARTS: Final = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.15, 1.3)
@@ -56,15 +67,16 @@ class Load:
 
     Parameters
     ----------
-    instances, vms
-        The number of instances, and of the VMs of all of them.
+    instances, vms, processors
+        The number of instances, and of the VMs of all of them with their processors.
     rate
         The events a second of all producers of all instances.
     latency, percentile
         The average latency and the target's percentile of the slowest consumer, in seconds;
         infinite if it got nothing.
     throughput
-        The events a second that come through to the consumer that gets the least, of all instances.
+        How many of the events that producers make in a second come through to the consumer that
+        gets the least of them, of all instances.
     utilisation
         How much of the busiest VM is used.
     keeps_up, meets_target
@@ -73,6 +85,7 @@ class Load:
 
     instances: int
     vms: int
+    processors: int
     rate: float
     latency: float
     percentile: float
@@ -96,6 +109,10 @@ class HardwarePlan:
         The greatest rate, in events a second, that one instance keeps up with.
     capacity
         The greatest rate at which one instance meets the target; 0.0 if it never does.
+    binds
+        What allows no more than the capacity.
+    changed
+        How an instance differs from that of the scenario, which meets the target at no rate.
     choices
         The rate that was asked for on numbers of instances up to one more than needed.
     curves
@@ -107,6 +124,8 @@ class HardwarePlan:
     instances: int | None
     knee: float
     capacity: float
+    binds: str
+    changed: tuple[str, ...]
     choices: tuple[Load, ...]
     curves: tuple[Load, ...]
 
@@ -155,9 +174,19 @@ def plan(
     rate = a_number(rate, "the rate", error=ScenarioError)
     if not 0 < rate < math.inf:
         raise ScenarioError(f"the rate to plan for is not a number above 0: {rate}")
-    loads = _Loads(scenario, target, engine, on_simulation)
-    knee = _knee(loads, scenario)
-    capacity = _capacity(loads, knee)
+    count = itertools.count(1)
+
+    def tried(one: Scenario, changed: tuple[str, ...] = ()) -> _Instance:
+        loads = _Loads(one, target, engine, lambda: on_simulation(next(count)))
+        knee = _knee(loads, one)
+        return _Instance(one, loads, knee, _capacity(loads, knee), changed)
+
+    instance = tried(scenario)
+    if not instance.capacity:
+        others = (tried(one, changed) for one, changed in _alternatives(scenario))
+        instance = next((other for other in others if other.capacity), instance)
+    binds = _binding(instance, tried)
+    loads, knee, capacity = instance.loads, instance.knee, instance.capacity
     instances = _instances(loads, rate, capacity)
     last = min(INSTANCES_MAX, math.ceil(rate / knee) if instances is None else instances) + 1
     choices = loads.on(rate, _some_up_to(last, 8))
@@ -168,7 +197,95 @@ def plan(
         for part in _PARTS
         for load in loads.on(part * knee * count, [count])
     )
-    return HardwarePlan(rate, target, instances, knee, capacity, choices, curves)
+    return HardwarePlan(
+        rate, target, instances, knee, capacity, binds, instance.changed, choices, curves
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    """What can be an instance, with what was found of it."""
+
+    scenario: Scenario
+    loads: _Loads
+    knee: float
+    capacity: float
+    changed: tuple[str, ...]
+
+
+def _alternatives(scenario: Scenario) -> Iterator[tuple[Scenario, tuple[str, ...]]]:
+    """Yield instances with shorter intervals between batches, then with more processors, too."""
+    for doubled in range(_DOUBLINGS + 1):
+        try:
+            wider, processors = _with_processors(scenario, 2**doubled)
+        except ScenarioError:
+            # No host has room for it.
+            return
+        for halved in range(_DOUBLINGS + 1):
+            shorter, intervals = _with_intervals(wider, 2**halved)
+            if doubled + halved and (intervals or not halved):
+                yield shorter, (*processors, *intervals)
+
+
+def _with_intervals(scenario: Scenario, parts: int) -> tuple[Scenario, tuple[str, ...]]:
+    """Return a scenario with so many times as many batches, and what is different."""
+    changed: dict[str, BatchOperator] = {}
+    for name, vertex in scenario.vertices().items():
+        if isinstance(vertex, BatchOperator) and vertex.interval and parts > 1:
+            changed[name] = replace(vertex, interval=vertex.interval / parts)
+    if not changed:
+        return scenario, ()
+    queries = tuple(
+        replace(query, vertices=tuple(changed.get(one.id, one) for one in query.vertices))
+        for query in scenario.queries
+    )
+    least = min(vertex.interval for vertex in changed.values())
+    tick = min(scenario.tick, least / _TICKS_OF_BATCH)
+    notes = (f"batches of {name!r} every {one.interval:g} s" for name, one in changed.items())
+    return replace(scenario, queries=queries, tick=tick), tuple(notes)
+
+
+def _with_processors(scenario: Scenario, times: int) -> tuple[Scenario, tuple[str, ...]]:
+    """Return a scenario with so many times the processors, and what is different.
+
+    Vertices that may use all processors of their VM may use all of them again.
+    """
+    if times == 1:
+        return scenario, ()
+    before = {vm.id: vm.processors for vm in scenario.vms}
+    vms = tuple(replace(vm, processors=times * vm.processors) for vm in scenario.vms)
+
+    def widened(vertex: Vertex) -> Vertex:
+        if vertex.parallelism < max(2, before[scenario.placement[vertex.id]]):
+            return vertex
+        return replace(vertex, parallelism=times * vertex.parallelism)
+
+    queries = tuple(
+        replace(query, vertices=tuple(widened(one) for one in query.vertices))
+        for query in scenario.queries
+    )
+    notes = tuple(f"{vm.processors} processors of {vm.id!r}" for vm in vms)
+    return replace(scenario, vms=vms, queries=queries), notes
+
+
+def _binding(instance: _Instance, tried: Callable[[Scenario], _Instance]) -> str:
+    """Return what allows no more than the capacity of an instance."""
+    if instance.capacity >= (1 - 2 * PRECISION) * instance.knee:
+        factor = instance.knee / total_rate(instance.scenario)
+        return busiest(one_instance(instance.scenario, factor)).what
+    if instance.capacity:
+        for what, other in (
+            ("the interval between batches", _with_intervals),
+            ("the number of processors", _with_processors),
+        ):
+            try:
+                one, changed = other(instance.scenario, 2)
+                if changed and tried(one).capacity > (1 + 2 * PRECISION) * instance.capacity:
+                    return what
+            except ScenarioError:
+                # No host has room for it.
+                continue
+    return "the time that events take by themselves: windows, networks, and what a batch costs"
 
 
 class _Loads:
@@ -179,7 +296,7 @@ class _Loads:
         scenario: Scenario,
         target: LatencyTarget,
         engine: Engine | None,
-        on_simulation: Callable[[int], None],
+        on_simulation: Callable[[], None],
     ) -> None:
         self._scenario = judged(scenario)
         self._target = target
@@ -194,11 +311,12 @@ class _Loads:
         each = rate / instances
         if (each, copies) not in self._found:
             self._found[each, copies] = self._simulated(each, copies)
-            self._on_simulation(len(self._found))
+            self._on_simulation()
         found = self._found[each, copies]
         return Load(
             instances,
             instances * len(self._scenario.vms),
+            instances * sum(vm.processors for vm in self._scenario.vms),
             rate,
             found.latency,
             found.percentile,
@@ -234,6 +352,7 @@ class _Loads:
         return Load(
             copies,
             len(scenario.vms),
+            sum(vm.processors for vm in scenario.vms),
             each * copies,
             max(latencies),
             percentile,
@@ -390,7 +509,7 @@ class _Multiple:
     factor: float
 
     def totals(self, times: Times) -> Totals:
-        return whole_events(self.factor * self.generator.totals(times))
+        return whole_events(self.factor * self.generator.totals(times).astype(np.float64))
 
 
 def _multiplied(vertex: Vertex, factor: float) -> Vertex:

@@ -2,10 +2,10 @@
 
 A system keeps up if nothing in it would have to be busier than all the time, it drops nothing, and
 what waits in it does not grow. The first is arithmetic, over whole cycles of bursts; the others are
-seen in a run that is as long as it has to be: once windows have closed and a cycle has passed, it has
-an even number of whole cycles of bursts, windows and batches, and on average no more waits before any
-vertex in the second half of them than in the first, by 0.5 % of what the vertex processes. So it
-sees what scheduling, bounded queues and networks do to what arithmetic allows.
+seen in a run that is as long as it has to be: once windows have closed and a cycle has passed, it
+has an even number of whole cycles of bursts, windows and batches, and on average no more waits
+before any vertex in the second half of them than in the first, by 0.5 % of what the vertex
+processes. So it sees what scheduling, bounded queues and networks do to what arithmetic allows.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ _CYCLES_MAX: Final = 24
 
 #: By chance there may be so many times the root of the number of events more than were expected.
 _CHANCE: Final = 4.0
+
 
 @dataclass(frozen=True, slots=True)
 class LatencyTarget:
@@ -87,7 +88,9 @@ def judged(scenario: Scenario) -> Scenario:
     generators = [
         vertex.generator for vertex in scenario.vertices().values() if isinstance(vertex, Producer)
     ]
-    if scenario.changes or not all(isinstance(one, Uniform | Poisson | Bursty) for one in generators):
+    if scenario.changes or not all(
+        isinstance(one, Uniform | Poisson | Bursty) for one in generators
+    ):
         return replace(scenario, sample=(scenario.duration - scenario.warm_up) / STEPS)
     cycle = _cycle(scenario, generators)
     settled = max(float(scenario.warm_up), _settling(scenario) + cycle)

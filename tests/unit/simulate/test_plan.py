@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from support.simulated import chain, scenarios
 from outpace.errors import ScenarioError
 from outpace.simulate import (
     VM,
+    BatchOperator,
     Bursty,
     Cloud,
     ConstantOutput,
@@ -33,9 +35,11 @@ from outpace.simulate import (
     WindowedOperator,
     simulate,
 )
+from outpace.simulate.calibration.calibrated_scenario import batch_operator
+from outpace.simulate.calibration.compare import capacity_of
+from outpace.simulate.placement_flow import saturation
 from outpace.simulate.plan import many_instances, one_instance, plan, total_rate
 from outpace.simulate.plan_target import LatencyTarget
-
 
 QUIET = WindowedOperator("quiet", window=1.0, combination=ConstantOutput(0.0))
 END = Consumer("out")
@@ -87,7 +91,9 @@ GENERATORS = st.one_of(
 
 @given(
     GENERATORS,
-    st.lists(st.tuples(st.floats(0.2, 2), st.sampled_from([0.25, 1.0, 2.0])), min_size=1, max_size=3),
+    st.lists(
+        st.tuples(st.floats(0.2, 2), st.sampled_from([0.25, 1.0, 2.0])), min_size=1, max_size=3
+    ),
     st.sampled_from([None, 1.0, 3.0]),
     st.sampled_from([0.1, 0.25]),
     st.sampled_from([7.0, 20.0]),
@@ -145,6 +151,48 @@ def test_a_target_that_no_number_of_instances_meets() -> None:
     assert found.needed is None
     assert found.capacity == 0.0
     assert found.knee > 90
+
+
+def calibrated(setup: float, interval: float, processors: int = 2) -> Scenario:
+    """What calibration writes: 2 us an event on each core, and seconds of setup on one."""
+    match = BatchOperator("match", 4000, interval, 2e9 * setup, 1e6, parallelism=processors)
+    query = chain(Producer("in", Uniform(50_000)), match, Consumer("out"))
+    spark = VM("spark", mips=2000, processors=processors)
+    return Scenario((query,), (spark,), 45 * interval, warm_up=5 * interval, tick=interval / 100)
+
+
+def test_a_plan_shortens_intervals_where_they_are_too_long_for_the_target() -> None:
+    found = plan(calibrated(0.1, 2.0), 200_000, LatencyTarget(2.0))
+    assert found.changed == ("batches of 'match' every 1 s",)
+    assert found.instances == 1
+    assert found.needed is not None
+    assert found.needed.processors == 2
+    assert found.binds == "the interval between batches"
+
+
+def test_a_plan_takes_more_processors_where_no_interval_does() -> None:
+    slow = calibrated(0.0, 0.0)
+    heavy = replace(slow.queries[0].vertices[1], instructions=4e9)
+    query = chain(Producer("in", Uniform(0.1)), heavy, Consumer("out"))
+    found = plan(replace(slow, queries=(query,), duration=600, tick=0.1), 0.5, LatencyTarget(0.8))
+    assert found.changed == ("4 processors of 'spark'",)
+    assert found.instances is not None
+
+
+def test_more_processors_do_not_shorten_what_a_batch_costs() -> None:
+    found = plan(calibrated(3.0, 2.0), 1_000, LatencyTarget(2.0))
+    assert found.instances is None
+    assert "what a batch costs" in found.binds
+    few, many = (saturation(calibrated(3.0, 2.0, n)) for n in (2, 16))
+    # 1 000 000 events in 3 s and 1 s, or in 3 s and an eighth.
+    assert few == pytest.approx(1e6 / 4)
+    assert many == pytest.approx(1e6 / 3.125)
+
+
+def test_a_plan_and_a_validation_have_the_same_knee() -> None:
+    scenario = calibrated(0.5, 2.0)
+    _, knee = capacity_of(scenario, batch_operator(scenario, Path("w1.toml")))
+    assert plan(scenario, 1_000, LatencyTarget(60.0)).knee == pytest.approx(knee, rel=1e-9)
 
 
 def test_windows_that_send_a_share_are_planned_for() -> None:
