@@ -52,9 +52,12 @@ INSTANCES_MAX: Final = 10_000
 #: How far a knee that was found may be from the true one, as a part of it.
 PRECISION: Final = 0.01
 
+#: Rates at which an instance may meet the target that it does not meet at its knee, as parts of it.
+_TRIED: Final = (0.1, 0.4, 0.7, 0.9)
+
 #: How often intervals are halved and processors doubled where an instance meets the target at no
 #: rate, and how many ticks an interval has at least.
-_DOUBLINGS: Final = 6
+_DOUBLINGS: Final = 4
 _TICKS_OF_BATCH: Final = 20
 
 #: The rates of the curves, as parts of the knee.
@@ -390,7 +393,7 @@ def _capacity(loads: _Loads, knee: float) -> float:
     """The greatest rate at which an instance meets the target; 0.0 if it never does."""
     if loads.load(knee).meets_target:
         return knee
-    if not any(loads.load(part * knee).meets_target for part in _PARTS if part < 1):
+    if not any(loads.load(part * knee).meets_target for part in _TRIED):
         return 0.0
     return _greatest(lambda rate: loads.load(rate).meets_target, knee)
 

@@ -167,15 +167,15 @@ def test_a_plan_shortens_intervals_where_they_are_too_long_for_the_target() -> N
     assert found.instances == 1
     assert found.needed is not None
     assert found.needed.processors == 2
-    assert found.binds == "the interval between batches"
+    assert found.binds == "'match', which uses 2 of 2 processors"
 
 
 def test_a_plan_takes_more_processors_where_no_interval_does() -> None:
-    slow = calibrated(0.0, 0.0)
-    heavy = replace(slow.queries[0].vertices[1], instructions=4e9)
-    query = chain(Producer("in", Uniform(0.1)), heavy, Consumer("out"))
-    found = plan(replace(slow, queries=(query,), duration=600, tick=0.1), 0.5, LatencyTarget(0.8))
-    assert found.changed == ("4 processors of 'spark'",)
+    # A second on two processors.
+    query = chain(Producer("in", Uniform(1)), OperatorModel("op", 2e8, parallelism=2), END)
+    heavy = Scenario((query,), (VM("vm", mips=100, processors=2),), 60)
+    found = plan(heavy, 1.5, LatencyTarget(0.8))
+    assert found.changed == ("4 processors of 'vm'",)
     assert found.instances is not None
 
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from outpace.compiler.kernel import compiled, compiled_without_arrays
+from outpace.compiler.kernel import compiled, compiled_without_arrays, inlined
 from outpace.simulate.kernels.flights import drop, drop_arrivals, receive, redirect
 from outpace.simulate.kernels.records import (
     ROOM,
@@ -271,6 +271,35 @@ def _run_round(
     return begin, left, finished, stores
 
 
+@inlined
+def _run_alone(
+    state: RunState,
+    stores: Stores,
+    histogram: Floats,
+    ready: Marks,
+    vm: int,
+    place: int,
+    instructions: float,
+    times: tuple[float, float, float],
+) -> Stores:
+    """Run one vertex from a time to another, with what was sent to it up to a third."""
+    machine = state.machines[vm]
+    vertex = state.vertices[state.placement[machine.first + place]]
+    begin, end, sent = times
+    if vertex.kind == BATCH:
+        run_batch(state, stores, vertex, vm, instructions, begin, end, sent)
+    else:
+        if vertex.kind == WINDOWED:
+            stores = close_windows(state, stores, vertex, begin, end)
+        grant = Grant(True, False, instructions, 0.0)
+        run_vertices(
+            state, stores, histogram, ready, grant, end < 0.0, vm, place, begin, 0.0, end, sent
+        )
+    if stores.marks[ROOM]:
+        stores = make_room(state.queues, stores)
+    return stores
+
+
 @compiled
 def _run_slice(
     state: RunState,
@@ -299,35 +328,6 @@ def _run_slice(
             return stores
         instructions -= part
         begin = until
-
-
-@compiled
-def _run_alone(
-    state: RunState,
-    stores: Stores,
-    histogram: Floats,
-    ready: Marks,
-    vm: int,
-    place: int,
-    instructions: float,
-    times: tuple[float, float, float],
-) -> Stores:
-    """Run one vertex from a time to another, with what was sent to it up to a third."""
-    machine = state.machines[vm]
-    vertex = state.vertices[state.placement[machine.first + place]]
-    begin, end, sent = times
-    if vertex.kind == BATCH:
-        run_batch(state, stores, vertex, vm, instructions, begin, end, sent)
-    else:
-        if vertex.kind == WINDOWED:
-            stores = close_windows(state, stores, vertex, begin, end)
-        grant = Grant(True, False, instructions, 0.0)
-        run_vertices(
-            state, stores, histogram, ready, grant, end < 0.0, vm, place, begin, 0.0, end, sent
-        )
-    if stores.marks[ROOM]:
-        stores = make_room(state.queues, stores)
-    return stores
 
 
 @compiled
