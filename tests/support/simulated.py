@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from outpace.simulate import (
     VM,
     Bandwidth,
+    BatchOperator,
     Bursty,
     Cloud,
     ConstantDelay,
@@ -73,14 +74,34 @@ def chain(*vertices: Any, name: str = "q", selectivities: tuple[float, ...] = ()
 def queries(draw: st.DrawFn, name: str) -> QueryModel:
     """A connected graph of up to two producers, four operators and two consumers."""
     producers = [
-        Producer(f"{name}-in{n}", draw(GENERATORS), draw(COSTS), draw(QUEUES), draw(PARALLELISMS))
+        Producer(
+            f"{name}-in{n}",
+            draw(GENERATORS),
+            draw(COSTS),
+            draw(QUEUES),
+            draw(PARALLELISMS),
+            draw(st.sampled_from([None, None, "accumulate", "discard"])),
+        )
         for n in range(draw(st.integers(1, 2)))
     ]
     operators = []
     for n in range(draw(st.integers(0, 4))):
-        if draw(st.booleans()):
+        kind = draw(st.sampled_from(["operator", "operator", "window", "batch"]))
+        if kind == "operator":
             operators.append(
                 OperatorModel(f"{name}-op{n}", draw(COSTS), draw(QUEUES), draw(PARALLELISMS))
+            )
+        elif kind == "batch":
+            operators.append(
+                BatchOperator(
+                    f"{name}-op{n}",
+                    draw(COSTS),
+                    draw(st.sampled_from([0.0, 0.3, 1.0])),
+                    draw(st.sampled_from([0.0, 20_000.0, 400_000.0])),
+                    draw(st.sampled_from([7.0, 100.0, math.inf])),
+                    draw(QUEUES),
+                    draw(PARALLELISMS),
+                )
             )
         else:
             advance = draw(st.sampled_from([0.5, 1.0]))
@@ -121,7 +142,13 @@ def scenarios(draw: st.DrawFn, changing: bool = True) -> Scenario:
     if draw(st.booleans()):
         drawn.append(_sharing(drawn[0], draw(COSTS)))
     vms = [
-        VM(f"vm{n}", draw(st.sampled_from([1.0, 5.0])), draw(st.sampled_from([1, 1, 2, 3])))
+        VM(
+            f"vm{n}",
+            draw(st.sampled_from([1.0, 5.0])),
+            draw(st.sampled_from([1, 1, 2, 3])),
+            scheduling=draw(st.sampled_from([None, None, SimpleScheduling()])),
+            allocation=draw(st.sampled_from([None, None, WeightedAllocation()])),
+        )
         for n in range(draw(st.integers(1, 3)))
     ]
     ids = list(dict.fromkeys(vertex.id for query in drawn for vertex in query.vertices))

@@ -151,7 +151,10 @@ def plan(
     as_json: AsJson = False,
     page: Page = None,
 ) -> None:
-    """Find out how many instances of a scenario a rate needs, and where its knee is."""
+    """Find out how many instances of a scenario a rate needs, and where its knee is.
+
+    Exit code 1 means that the plan found no number of instances that meets the target.
+    """
     target = LatencyTarget(_seconds(p99))
     read = read_scenario(scenario)
     _check_page(page)
@@ -167,10 +170,12 @@ def plan(
         page.write_text(plan_page(scenario.name, found), encoding="utf-8")
     if as_json:
         typer.echo(json_text(plan_fields(found)))
-        return
-    print_plan(found, terminal())
-    if page is not None:
-        typer.echo(f"The page: {page}")
+    else:
+        print_plan(found, terminal())
+        if page is not None:
+            typer.echo(f"The page: {page}")
+    if found.instances is None:
+        raise typer.Exit(1)
 
 
 def _seconds(p99: str) -> float:
@@ -198,10 +203,11 @@ def _yes(value: bool) -> str:
 _COLUMNS: Final = {
     "instances": ("instances", str),
     "vms": ("VMs", str),
+    "processors": ("cores", str),
     "each": ("events/s each", count_text),
     "latency": ("mean", seconds_text),
     "percentile": ("percentile", seconds_text),
-    "throughput": ("throughput/s", count_text),
+    "throughput": ("produced/s through", count_text),
     "utilisation": ("busiest VM", percent_text),
     "keeps_up": ("keeps up", _yes),
     "meets_target": ("meets target", _yes),
@@ -212,24 +218,29 @@ def plan_answer(plan: HardwarePlan) -> str:
     """Return what the plan found, in a sentence or two."""
     target, rate = plan.target, count_text(plan.rate)
     demand = f"{rate} events/s with a p{target.percentile:g} of {seconds_text(target.seconds)}"
+    if plan.changed:
+        demand = f"With {' and '.join(plan.changed)}, {demand}"
     knee = f"one instance keeps up with {count_text(plan.knee)} events/s (the knee)"
     needed = plan.needed
     if needed is not None:
         many = "instance" if needed.instances == 1 else "instances"
         vms = "VM" if needed.vms == 1 else "VMs"
+        cores = "core" if needed.processors == 1 else "cores"
         verb = "needs" if needed.instances == 1 else "need"
         met = f"and meets the target up to {count_text(plan.capacity)}"
         return (
-            f"{demand} {verb} {needed.instances} {many} ({needed.vms} {vms}); "
+            f"{demand} {verb} {needed.instances} {many} ({needed.vms} {vms}, "
+            f"{needed.processors} {cores}); "
             f"p{target.percentile:g} is then {seconds_text(needed.percentile)}, and the busiest VM "
-            f"is used to {percent_text(needed.utilisation)}; {knee} {met}."
+            f"is used to {percent_text(needed.utilisation)}; {knee} {met}. "
+            f"What binds: {plan.binds}."
         )
     if plan.capacity:
         return f"{demand} would need more instances than there is room for; {knee}."
     best = min(load.percentile for load in plan.curves)
     return (
         f"No number of instances gives {demand}; the least p{target.percentile:g} at any rate is "
-        f"{seconds_text(best)}; {knee}."
+        f"{seconds_text(best)}; {knee}. What binds: {plan.binds}."
     )
 
 

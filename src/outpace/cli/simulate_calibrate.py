@@ -192,6 +192,8 @@ def _comments(subject: MeasuredRun, found: CalibrationResult, mips: float) -> li
         f"without what a batch costs{_hidden(costs.throughput.exact)}.",
         f"Written: {seconds_text(costs.event)} an event, times {subject.cores} cores of "
         f"{mips:g} million instructions a second.",
+        f"Error: a batch at these rates takes {percent_text(costs.error)} more or less than these "
+        "costs say, as a median.",
         f"Selectivity: {counts.matches:,} matches of {counts.events:,} events; "
         f"{counts.late:,} late, {counts.invalid:,} invalid.",
     ]
@@ -236,6 +238,7 @@ def _show(
                     "query": subject.name,
                     "scenario": str(path),
                     "setup": found.costs.setup,
+                    "error": found.costs.error,
                     "events_per_s": found.costs.events_per_second,
                     "selectivity": found.selectivity,
                     "late": found.counts.late,
@@ -248,8 +251,10 @@ def _show(
     console = terminal()
     print_rows("instructions per event", _COLUMNS, rows, console)
     console.print(
-        f"A batch costs {seconds_text(found.costs.setup)}; {count_text(found.counts.matches)} "
-        f"matches of {count_text(found.counts.events)} events. The scenario: {path}",
+        f"A batch costs {seconds_text(found.costs.setup)}; batches take "
+        f"{percent_text(found.costs.error)} more or less than that says, as a median; "
+        f"{count_text(found.counts.matches)} matches of {count_text(found.counts.events)} events. "
+        f"The scenario: {path}",
         highlight=False,
         markup=False,
         soft_wrap=True,

@@ -45,9 +45,13 @@ def setting_of(measured: MeasuredRun, folder: Path) -> StreamSetting:
     if measured.workload:
         return _workload_setting(measured)
     request = read_query(folder / measured.query)
-    order = (
-        request.order if isinstance(request, Query) else request.statement().steps[0].query.order
-    )
+    if isinstance(request, Query):
+        order = request.order
+    else:
+        steps = request.statement().steps
+        if not steps:
+            raise BindError("the statement matches nothing", where=measured.query)
+        order = steps[0].query.order
     if not order:
         raise BindError("the query has no order of events", where=measured.query, hint="ORDER BY")
     time = order[0].column

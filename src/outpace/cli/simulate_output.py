@@ -80,13 +80,16 @@ _COLUMNS: Final[Mapping[str, OutputColumn]] = {
     "p50": ("p50", seconds_text),
     "p95": ("p95", seconds_text),
     "p99": ("p99", seconds_text),
-    "throughput": ("throughput/s", count_text),
+    "throughput": ("produced/s", count_text),
     "processed": ("processed", count_text),
     "dropped": ("dropped", count_text),
     "utilisation": ("utilisation", percent_text),
     "queue_mean": ("queue", count_text),
     "queue_max": ("at most", count_text),
 }
+
+#: Those of vertices count the events that come to them, the others those that producers made.
+_VERTEX_COLUMNS: Final = {**_COLUMNS, "throughput": ("events/s", count_text)}
 
 _WORDS: Final = ("consumer", "query", "vertex", "kind", "vm")
 
@@ -118,7 +121,12 @@ def print_result(result: Result, console: Console, rows: int) -> None:
         title = "VMs" if name == "vms" else name
         if hidden:
             title += f": the {rows} of {len(shown) + hidden:,} with the greatest {worst}"
-        print_rows(title, {key: _COLUMNS[key] for key in table.column_names}, shown, console)
+        print_rows(title, _columns_of(name, table), shown, console)
+
+
+def _columns_of(name: str, table: pa.Table) -> dict[str, OutputColumn]:
+    columns = _VERTEX_COLUMNS if name == "vertices" else _COLUMNS
+    return {key: columns[key] for key in table.column_names}
 
 
 def print_rows(
@@ -169,7 +177,7 @@ def result_page(title: str, result: Result) -> str:
     tables = [
         html_table(
             "VMs" if name == "vms" else name,
-            {key: _COLUMNS[key] for key in table.column_names},
+            _columns_of(name, table),
             table.to_pylist(),
         )
         for name, table in result_tables(result).items()

@@ -42,13 +42,13 @@ from outpace.simulate.calibration.compare import (
 )
 from outpace.simulate.calibration.procedure import measure_rates
 
-#: The rates below overload, as parts of the knee, and the one above it, of the greatest rate.
+#: The rates below overload, as parts of that at which batches end in time, and one beyond the knee.
 BELOW: Final = (0.2, 0.4, 0.6, 0.8)
 ABOVE: Final = 1.2
 _BELOW_QUICK: Final = (0.3, 0.6)
 
-#: The least knee that rates are taken of, as a part of the greatest rate.
-_KNEE_LEAST: Final = 0.1
+#: The least rate that the others are parts of, as a part of the knee.
+_IN_TIME_LEAST: Final = 0.1
 
 #: The steps of a predicted curve.
 _CURVE: Final = 30
@@ -74,7 +74,9 @@ def validate(
     ],
     rates: Annotated[
         str | None,
-        typer.Option(help="Events a second, with commas; by default parts of the knee and beyond."),
+        typer.Option(
+            help="Events a second, with commas; by default parts of what ends in time, and beyond."
+        ),
     ] = None,
     repeat: Annotated[
         int | None, typer.Option(min=1, help="Runs of each rate; the median counts. 3.")
@@ -87,11 +89,11 @@ def validate(
 ) -> None:
     """Predict latency and throughput at several rates, and compare with new runs on Spark."""
     read, measured = read_calibrated(scenario)
-    knee, greatest = capacity_of(read, batch_operator(read, scenario))
+    in_time, knee = capacity_of(read, batch_operator(read, scenario))
     below = _BELOW_QUICK if quick else BELOW
     # Where a batch costs more than the interval by itself, batches follow each other at any rate.
-    limit = knee if knee > _KNEE_LEAST * greatest else greatest
-    chosen = [part * limit for part in below] + [ABOVE * greatest] if rates is None else _all(rates)
+    limit = in_time if in_time > _IN_TIME_LEAST * knee else knee
+    chosen = [part * limit for part in below] + [ABOVE * knee] if rates is None else _all(rates)
     if page is not None and (page.is_dir() or not page.absolute().parent.is_dir()):
         raise BindError(f"'{page}' cannot be written", where="--html", hint="name a file")
     setting = setting_of(measured, scenario.parent)
@@ -110,16 +112,16 @@ def validate(
             predict(read, rate, pace.seconds if rate > limit else None)
             for rate in _between([row.rate for row in rows])
         ]
-        page.write_text(_page(scenario.name, rows, predicted, knee), encoding="utf-8")
+        page.write_text(_page(scenario.name, rows, predicted, (in_time, knee)), encoding="utf-8")
     if as_json:
         shown = [_fields(row) for row in rows]
-        typer.echo(json_text({"knee": knee, "greatest": greatest, "within": within, "rows": shown}))
+        typer.echo(json_text({"knee": knee, "in_time": in_time, "within": within, "rows": shown}))
     else:
         console = terminal()
         print_rows(
             f"{measured.name}: predicted and measured", _COLUMNS, map(_fields, rows), console
         )
-        console.print(_answer(rows, knee), highlight=False, markup=False, soft_wrap=True)
+        console.print(_answer(rows, in_time, knee), highlight=False, markup=False, soft_wrap=True)
         if page is not None:
             typer.echo(f"The page: {page}")
     if not within:
@@ -146,7 +148,7 @@ def _fields(row: Comparison) -> dict[str, Any]:
     }
 
 
-def _answer(rows: Sequence[Comparison], knee: float) -> str:
+def _answer(rows: Sequence[Comparison], in_time: float, knee: float) -> str:
     outside = sum(not row.within for row in rows)
     bounds = (
         f"throughput within {percent_text(THROUGHPUT_BOUND)}, below overload latency within "
@@ -154,8 +156,8 @@ def _answer(rows: Sequence[Comparison], knee: float) -> str:
     )
     verdict = "all within the bounds" if not outside else f"{outside} outside the bounds"
     return (
-        f"Of {len(rows)} rates, {verdict} ({bounds}). Batches keep up to {count_text(knee)} "
-        "events/s (the knee)."
+        f"Of {len(rows)} rates, {verdict} ({bounds}). A batch ends before the next is due up to "
+        f"{count_text(in_time)} events/s, and it keeps up with {count_text(knee)} (the knee)."
     )
 
 
@@ -172,9 +174,15 @@ def _between(rates: Sequence[float]) -> list[float]:
     return [least + number * step for number in range(_CURVE + 1)]
 
 
-def _page(title: str, rows: Sequence[Comparison], predicted: Sequence[Reading], knee: float) -> str:
+def _page(
+    title: str,
+    rows: Sequence[Comparison],
+    predicted: Sequence[Reading],
+    capacity: tuple[float, float],
+) -> str:
     table = html_table("predicted and measured", _COLUMNS, [_fields(row) for row in rows])
-    return plots_page(title, [_answer(rows, knee)], [table], compare_plots(rows, predicted, knee))
+    plots = compare_plots(rows, predicted, capacity[1])
+    return plots_page(title, [_answer(rows, *capacity)], [table], plots)
 
 
 def compare_plots(
@@ -189,7 +197,7 @@ def compare_plots(
     predicted
         Predictions for many rates, which make the curve.
     knee
-        The rate up to which batches keep up.
+        The greatest rate that the query keeps up with.
 
     Examples
     --------

@@ -8,6 +8,7 @@
 - `SimpleScheduling`, `DynamicScheduling`, `UniformAllocation`, `WeightedAllocation`: who runs next;
 - `StartQuery`, `StopQuery`, `MoveVertex`, `FailVM`, `RestartVM`, `SetRate`: what happens meanwhile;
 - `Scenario`: all of it together; `simulate`: run it; `Result`: what came out;
+- `EventSet`: what flows through queries;
 - `FirstFit`, `LoadBalanced`, `NetworkAware`, `Optimised`: where vertices run; `placed`: a scenario
   with its vertices placed so; `place`: only the placement; `mean_rates`: the rates that it needs;
   `optimise`: search for the fewest VMs that do;
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from outpace.simulate.changes import FailVM, MoveVertex, RestartVM, SetRate, StartQuery, StopQuery
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
+from outpace.simulate.event_set import EventSet
 from outpace.simulate.generators import Bursty, Increasing, Poisson, RecordedTimes, Uniform
 from outpace.simulate.model import (
     BatchOperator,
@@ -63,6 +65,7 @@ __all__ = [
     "Datacentre",
     "DynamicScheduling",
     "Edge",
+    "EventSet",
     "FailVM",
     "FirstFit",
     "HardwarePlan",

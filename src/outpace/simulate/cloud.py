@@ -14,6 +14,7 @@ from typing import Literal
 
 from outpace.errors import ScenarioError, did_you_mean
 from outpace.simulate.fields import check_fields
+from outpace.simulate.strategies import Allocation, Scheduling
 
 Sharing = Literal["time", "space"]
 
@@ -60,6 +61,8 @@ class VM(_Processors):
         The number of virtual processors.
     host
         The host it must run on; None for the first one that it fits on.
+    scheduling, allocation
+        How its vertices share its instructions; None for those of the scenario.
 
     Examples
     --------
@@ -68,6 +71,8 @@ class VM(_Processors):
     """
 
     host: str | None = None
+    scheduling: Scheduling | None = None
+    allocation: Allocation | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,13 @@ class EventSet:
         )
 
     def extract(self, count: float) -> tuple[EventSet, EventSet]:
-        """Return `count` events of the set and the rest of it (equation 4)."""
+        """Return `count` events of the set and the rest of it (equation 4).
+
+        Parameters
+        ----------
+        count
+            How many, not more than there are.
+        """
         part = count / self.cardinality
         taken = {producer: part * total for producer, total in self.totals.items()}
         left = {producer: total - taken[producer] for producer, total in self.totals.items()}
@@ -81,6 +87,11 @@ class EventSet:
         The totals stay: the events that come through result from all that went in. Nothing comes
         through an edge of selectivity 0.
 
+        Parameters
+        ----------
+        selectivity
+            How many come through for each that goes in.
+
         Examples
         --------
         >>> EventSet(100.0, totals={"a": 100.0}).select(0.5)
@@ -92,7 +103,13 @@ class EventSet:
         return EventSet(selected, self.timestamp, self.latency, self.totals, self.spread)
 
     def update(self, timestamp: float) -> EventSet:
-        """Return the set as it is at this time (equation 6)."""
+        """Return the set as it is at this time (equation 6).
+
+        Parameters
+        ----------
+        timestamp
+            The time, in seconds.
+        """
         if not self.cardinality:
             return self
         latency = self.latency + (timestamp - self.timestamp)

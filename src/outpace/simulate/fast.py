@@ -1,7 +1,7 @@
 """The compiled engine: the twin's numbers, thousands of times as fast.
 
 It runs what is made of this library's own values; a scheduling, an allocation or a combination of
-the user's own is Python, and needs the twin, as do operators that work in batches. Groups of
+the user's own is Python, and needs the twin. Groups of
 machines that do not depend on each other run in threads; results do not depend on how many there
 are.
 
@@ -23,7 +23,6 @@ from outpace.simulate.kernels.ticks import enter_phase, leave_phase, run_group
 from outpace.simulate.layout import Layout
 from outpace.simulate.metrics import Recording
 from outpace.simulate.model import (
-    BatchOperator,
     ConstantOutput,
     PairedOutput,
     ShareOutput,
@@ -55,14 +54,13 @@ def needs_twin(scenario: Scenario) -> str | None:
     >>> needs_twin(Scenario((query,), (VM("worker", mips=2500),), duration=60)) is None
     True
     """
-    if type(scenario.scheduling) not in (SimpleScheduling, DynamicScheduling):
-        return f"the scheduling {scenario.scheduling!r}"
-    if type(scenario.allocation) not in (UniformAllocation, WeightedAllocation):
-        return f"the allocation {scenario.allocation!r}"
+    for scheduling, allocation in dict.fromkeys(map(scenario.strategies, scenario.vms)):
+        if type(scheduling) not in (SimpleScheduling, DynamicScheduling):
+            return f"the scheduling {scheduling!r}"
+        if type(allocation) not in (UniformAllocation, WeightedAllocation):
+            return f"the allocation {allocation!r}"
     for query in scenario.queries:
         for vertex in query.vertices:
-            if isinstance(vertex, BatchOperator):
-                return f"the batch operator {vertex.id!r}"
             if (
                 isinstance(vertex, WindowedOperator)
                 and type(vertex.combination) not in _COMBINATIONS
@@ -140,9 +138,6 @@ def _settings(layout: Layout) -> Settings:
         layout.ticks,
         layout.warm_up_ticks,
         layout.ticks_per_sample,
-        isinstance(scenario.scheduling, DynamicScheduling),
-        isinstance(scenario.allocation, WeightedAllocation),
-        scenario.overflow == "discard",
     )
 
 
@@ -150,7 +145,8 @@ def _fill(recording: Recording, state: RunState) -> None:
     """Write what the records hold at the end where the results belong."""
     vertices, consumers, machines = state.vertices, state.consumers, state.machines
     recording.processed[vertices["number"]] = vertices["processed"]
-    recording.dropped[vertices["number"]] = vertices["dropped"]
+    for name in ("dropped", "done", "delay", "setup"):
+        getattr(recording, name)[vertices["number"]] = vertices[name]
     recording.instructions[machines["number"]] = machines["used"]
     recording.events[consumers["place"]] = consumers["events"]
     recording.latency[consumers["place"]] = consumers["latency"]

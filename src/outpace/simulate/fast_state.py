@@ -15,6 +15,7 @@ import numpy as np
 
 from outpace.simulate.changes import SetRate
 from outpace.simulate.kernels.records import (
+    BATCH,
     CONSUMER,
     FLIGHT,
     FREE_FLIGHT,
@@ -37,6 +38,7 @@ from outpace.simulate.kernels.records import (
 from outpace.simulate.kernels.rings import HEADER
 from outpace.simulate.layout import Layout
 from outpace.simulate.model import (
+    BatchOperator,
     Combination,
     ConstantOutput,
     Consumer,
@@ -46,12 +48,14 @@ from outpace.simulate.model import (
     WindowedOperator,
 )
 from outpace.simulate.phases import Phase, links, new_events
+from outpace.simulate.strategies import DynamicScheduling, WeightedAllocation
 
 _KINDS = {
     Producer: VertexKind.PRODUCER,
     OperatorModel: VertexKind.OPERATOR,
     WindowedOperator: VertexKind.WINDOWED,
     Consumer: VertexKind.CONSUMER,
+    BatchOperator: VertexKind.BATCH,
 }
 
 #: Sets that a ring has room for in the beginning.
@@ -155,13 +159,18 @@ def make_state(numbering: Numbering) -> RunState:
     """Return the records as they are before the first phase: nothing runs and nothing is new."""
     vertices, producers_of = _vertices(numbering)
     queues, places = _queues(numbering, producers_of)
-    windows, slots, uncounted = _windows(numbering, vertices)
+    windows, slots, totals = _windows(numbering, vertices)
+    batches, totals = _batches(numbering, vertices, totals)
     consumers, paths = _consumers(numbering, vertices)
     machines = np.zeros(len(numbering.machines), MACHINE)
     machines["number"] = numbering.machines
     machines["inbox"] = -1
     processors = np.array([vm.processors for vm in numbering.layout.scenario.vms])
     machines["processors"] = processors[numbering.machines]
+    scenario = numbering.layout.scenario
+    chosen = [scenario.strategies(scenario.vms[number]) for number in numbering.machines]
+    machines["dynamic"] = [isinstance(one, DynamicScheduling) for one, _ in chosen]
+    machines["weighted"] = [isinstance(one, WeightedAllocation) for _, one in chosen]
     nothing = np.zeros(0, np.int64)
     return RunState(
         vertices,
@@ -170,7 +179,8 @@ def make_state(numbering: Numbering) -> RunState:
         places,
         windows,
         slots,
-        uncounted,
+        batches,
+        np.zeros(totals),
         consumers,
         np.zeros(len(paths)),
         paths,
@@ -195,7 +205,13 @@ def _vertices(numbering: Numbering) -> tuple[Records, list[tuple[int, ...]]]:
             producers_of.append(tuple(sorted(set().union(*before), reverse=True)))
     vertices = zeros(len(layout.vertices), VERTEX)
     order = numbering.vertices
-    vertices["cost"] = np.array(layout.costs)[order]
+    # Where an event of a batch costs nothing, what a batch costs says how much it needs to run.
+    costs = [
+        float(vertex.instructions or (vertex.setup if isinstance(vertex, BatchOperator) else 0.0))
+        for vertex in layout.vertices
+    ]
+    vertices["cost"] = np.array(costs)[order]
+    vertices["discards"] = np.array(layout.discards)[order]
     vertices["bound"] = np.array(layout.bounds)[order]
     vertices["kind"] = np.array([_KINDS[type(vertex)] for vertex in layout.vertices])[order]
     vertices["width"] = np.array([len(producers) for producers in producers_of])[order]
@@ -238,8 +254,8 @@ def _queues(
     return queues, np.array(places, np.int64)
 
 
-def _windows(numbering: Numbering, vertices: Records) -> tuple[Records, Floats, Floats]:
-    """Return the windows with their slots and totals."""
+def _windows(numbering: Numbering, vertices: Records) -> tuple[Records, Floats, int]:
+    """Return the windows with their slots, and the number of their totals."""
     windowed = np.flatnonzero(vertices["kind"] == VertexKind.WINDOWED)
     windows = np.zeros(len(windowed), WINDOW)
     slots = totals = 0
@@ -254,7 +270,23 @@ def _windows(numbering: Numbering, vertices: Records) -> tuple[Records, Floats, 
         slots += value.slots * int(record["end_queue"] - record["first_queue"])
         totals += int(record["width"])
     vertices["detail"][windowed] = np.arange(len(windowed))
-    return windows, np.zeros((slots, 3)), np.zeros(totals)
+    return windows, np.zeros((slots, 3)), totals
+
+
+def _batches(numbering: Numbering, vertices: Records, totals: int) -> tuple[Records, int]:
+    """Return the batch operators, and the number of totals with theirs."""
+    working = np.flatnonzero(vertices["kind"] == VertexKind.BATCH)
+    batches = np.zeros(len(working), BATCH)
+    for number, vertex in enumerate(working):
+        value = numbering.layout.vertices[numbering.vertices[vertex]]
+        assert isinstance(value, BatchOperator)
+        batch = batches[number]
+        batch["interval"], batch["setup"] = value.interval, value.setup
+        batch["event"], batch["most"] = value.instructions, value.events_max
+        batch["first_total"] = totals
+        totals += int(vertices[vertex]["width"])
+    vertices["detail"][working] = np.arange(len(working))
+    return batches, totals
 
 
 def _combining(combination: Combination) -> tuple[int, float]:
@@ -326,6 +358,9 @@ class ScenarioPart:
         machines["end_producer"] = np.searchsorted(homes[producers], numbers, side="right")
         machines["up"] = np.array(phase.up)[machines["number"]]
         machines["speed"] = np.array(phase.capacities)[machines["number"]] * 1e6
+        for machine in machines:
+            costs = state.vertices["cost"][placement[machine["first"] : machine["end"]]]
+            machine["cost"] = np.cumsum(costs)[-1] if len(costs) else 0.0
         self.state = self.state._replace(placement=placement, producers=producers)
         own = [
             numbering.vertex_of[np.array(sorted(chosen), np.int64)]

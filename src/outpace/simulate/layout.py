@@ -36,6 +36,8 @@ class Layout:
         The numbers of the vertices at the ends of each edge.
     bounds
         The number of events that may wait on each edge into a vertex, or in a producer.
+    discards
+        Whether each vertex is a producer that drops what its queue has no room for.
     producers, consumers
         The numbers of these vertices, ascending.
     paths
@@ -53,6 +55,7 @@ class Layout:
     sources: tuple[int, ...]
     targets: tuple[int, ...]
     bounds: tuple[float, ...]
+    discards: tuple[bool, ...]
     producers: tuple[int, ...]
     consumers: tuple[int, ...]
     paths: tuple[Mapping[int, int], ...]
@@ -104,6 +107,10 @@ def lay_out(scenario: Scenario) -> Layout:
         sources,
         targets,
         tuple(scenario.queue if v.queue is None else float(v.queue) for v in vertices),
+        tuple(
+            isinstance(v, Producer) and (v.overflow or scenario.overflow) == "discard"
+            for v in vertices
+        ),
         producers,
         consumers,
         tuple(_paths_to(consumer, vertices, incoming, sources) for consumer in consumers),

@@ -33,6 +33,9 @@ BIN_GROWTH = 1.04
 BINS = 2 + math.ceil(math.log(86_400 / LEAST_LATENCY) / math.log(BIN_GROWTH))
 _LOG_GROWTH = math.log(BIN_GROWTH)
 
+#: The least latency of each bin but the first.
+BIN_ENDS = tuple(LEAST_LATENCY * BIN_GROWTH**number for number in range(BINS))
+
 
 @dataclass(frozen=True, slots=True)
 class Recording:
@@ -46,6 +49,9 @@ class Recording:
         [c], [c], [c, BINS]
     processed, dropped
         Events of each vertex after the warm-up. [v]
+    done, delay
+        Events that each vertex was done with after the warm-up, which for a batch is at its end,
+        and the sum of their ages then. [v]
     setup
         What batches of each vertex cost after the warm-up, however many events they had. [v]
     instructions
@@ -65,6 +71,8 @@ class Recording:
     histogram: Floats
     processed: Floats
     dropped: Floats
+    done: Floats
+    delay: Floats
     setup: Floats
     instructions: Floats
     consumer_events: Floats
@@ -88,6 +96,8 @@ class Recording:
             histogram=np.zeros((consumers, BINS)),
             processed=np.zeros(vertices),
             dropped=np.zeros(vertices),
+            done=np.zeros(vertices),
+            delay=np.zeros(vertices),
             setup=np.zeros(vertices),
             instructions=np.zeros(vms),
             consumer_events=np.zeros((samples, consumers)),
@@ -131,12 +141,11 @@ def latency_bins(latency: float, spread: float) -> list[tuple[int, float]]:
     >>> round(sum(found.values()), 9)
     1.0
     """
-    if not spread:
-        return [(latency_bin(latency), 1.0)]
     least, greatest = latency - spread, latency + spread
+    if not greatest > least:  # A spread that is a rounding error makes no difference.
+        return [(latency_bin(latency), 1.0)]
     first, last = latency_bin(least), latency_bin(greatest)
-    ends = [LEAST_LATENCY * BIN_GROWTH**found for found in range(first, last)]
-    borders = [least, *ends, greatest]
+    borders = [least, *BIN_ENDS[first:last], greatest]
     return [
         (found, (after - before) / (greatest - least))
         for found, (before, after) in enumerate(itertools.pairwise(borders), start=first)

@@ -13,11 +13,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from outpace.errors import ScenarioError, did_you_mean
 from outpace.simulate.fields import check_fields, not_negative
 from outpace.simulate.generators import Generator
+
+Overflow = Literal["accumulate", "discard"]
 
 
 @runtime_checkable
@@ -133,6 +135,8 @@ class Producer:
         How many events may wait in it; None for the scenario's own bound.
     parallelism
         How many processors of its VM it uses at a time, at most.
+    overflow
+        What it does with events that its queue has no room for; None for what the scenario says.
 
     Examples
     --------
@@ -146,6 +150,7 @@ class Producer:
     instructions: float = 0.0
     queue: float | None = None
     parallelism: int = 1
+    overflow: Overflow | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, "vertex")

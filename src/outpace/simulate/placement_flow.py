@@ -3,19 +3,24 @@
 Placement strategies decide by this, without a simulation: rates go from producers along the edges,
 by selectivity, and through windows by their combination function. It is exact for constant rates on
 machines that keep up; bursts and bounded queues are for the simulation to judge.
+
+What is busy all the time at a rate can do no more: nothing may say that a scenario keeps up beyond
+its `saturation`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 import numpy as np
 
 from outpace.errors import ScenarioError, did_you_mean
+from outpace.simulate.cloud import assign_hosts, shared_capacities
 from outpace.simulate.fields import checked
+from outpace.simulate.generators import Bursty, Generator, Poisson, Uniform
 from outpace.simulate.model import (
     BatchOperator,
     Edge,
@@ -24,6 +29,7 @@ from outpace.simulate.model import (
     Vertex,
     WindowedOperator,
 )
+from outpace.simulate.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +98,14 @@ def flow_of(queries: Sequence[QueryModel], rates: Mapping[str, float]) -> Flow:
 
 
 def mean_rates(queries: Sequence[QueryModel], seconds: float) -> dict[str, float]:
-    """Return each producer's average rate over the first seconds.
+    """Return each producer's average rate: in the long run, or over the first seconds.
 
     Parameters
     ----------
     queries
         The queries.
     seconds
-        The length of time.
+        The length of time, for generators that have no rate in the long run.
 
     Examples
     --------
@@ -119,10 +125,141 @@ def mean_rates(queries: Sequence[QueryModel], seconds: float) -> dict[str, float
         for vertex in query.vertices
         if isinstance(vertex, Producer)
     }
-    return {
-        name: float(generator.totals(np.array([seconds]))[0]) / seconds
-        for name, generator in producers.items()
-    }
+    return {name: _mean_rate(generator, seconds) for name, generator in producers.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Something that can be busy, and which part of the time it is; above 1 it cannot keep up."""
+
+    what: str
+    part: float
+
+
+def busiest(scenario: Scenario) -> Busy:
+    """Return what is busy for the greatest part of the time, at the rates of a scenario.
+
+    A VM is, or the processors that one vertex may use, the batches of a vertex, or a link. Changes
+    and what happens within a cycle do not count.
+
+    Parameters
+    ----------
+    scenario
+        The scenario.
+
+    Examples
+    --------
+    >>> from outpace.simulate import VM, Consumer, OperatorModel
+    >>> query = QueryModel("q", (Producer("in", Uniform(60)), OperatorModel("op", 1e6),
+    ...                          Consumer("out")), (Edge("in", "op"), Edge("op", "out")))
+    >>> busiest(Scenario((query,), (VM("worker", mips=100, processors=4),), duration=20))
+    Busy(what="'op', which uses 1 of 4 processors", part=0.6)
+    """
+    rates = mean_rates(scenario.queries, scenario.duration)
+    return _busiest(scenario, rates)
+
+
+def saturation(scenario: Scenario) -> float:
+    """Return the greatest rate of all producers together at which nothing is too busy.
+
+    Their rates count in proportion to each other. Infinite if nothing costs anything.
+
+    Parameters
+    ----------
+    scenario
+        The scenario.
+
+    Examples
+    --------
+    >>> from outpace.simulate import VM, Consumer
+    >>> query = QueryModel("q", (Producer("in", Uniform(10), 1e6), Consumer("out")),
+    ...                    (Edge("in", "out"),))
+    >>> saturation(Scenario((query,), (VM("worker", mips=100),), duration=20))
+    100.0
+    """
+    rates = mean_rates(scenario.queries, scenario.duration)
+
+    def part(factor: float) -> float:
+        scaled = {name: factor * rate for name, rate in rates.items()}
+        return _busiest(scenario, scaled).part
+
+    total, once = sum(rates.values()), part(1.0)
+    if once and abs(part(1.0 / once) - 1.0) <= _EXACT:
+        return total / once
+    # Windows that send a constant number make it no multiple of the rate.
+    above = 1.0
+    while part(above) <= 1.0:
+        above *= 2.0
+        if above > _RATES_MAX:
+            return math.inf
+    below = 0.0
+    while above - below > _EXACT * above and above > 1.0 / _RATES_MAX:
+        middle = (below + above) / 2.0
+        below, above = (middle, above) if part(middle) <= 1.0 else (below, middle)
+    return total * below
+
+
+#: How exact a saturation is, as a part of it, and how far rates are multiplied and divided for it.
+_EXACT = 1e-9
+_RATES_MAX = 1e12
+
+
+def _busiest(scenario: Scenario, rates: Mapping[str, float]) -> Busy:
+    return max(_all_busy(scenario, rates), key=lambda busy: busy.part)
+
+
+def _all_busy(scenario: Scenario, rates: Mapping[str, float]) -> Iterator[Busy]:
+    traffic = flow_of(scenario.queries, rates).traffic
+    events = dict(rates)
+    for (_, target), its_events in traffic.items():
+        events[target] = events.get(target, 0.0) + its_events
+    homes, used = scenario.placement, set(scenario.placement.values())
+    vms, places = scenario.vms, assign_hosts(scenario.vms, scenario.clouds)
+    in_use = [vm.id in used for vm in vms]
+    shares = shared_capacities(vms, scenario.clouds, places, in_use)
+    share_of = {vm.id: share for vm, share in zip(vms, shares, strict=True)}
+    processors = {vm.id: vm.processors for vm in vms}
+    loads = dict.fromkeys(used, 0.0)
+    single: list[Busy] = []
+    for name, vertex in scenario.vertices().items():
+        vm, count = homes[name], events.get(name, 0.0)
+        speed = share_of[vm] / processors[vm]
+        width = min(vertex.parallelism, processors[vm])
+        work, setup = count * vertex.instructions / 1e6, 0.0
+        if isinstance(vertex, BatchOperator):
+            # Where events wait, batches are as large as they may be, and no more than that needs.
+            batches = count / vertex.events_max
+            setup = vertex.setup / 1e6 * batches
+            single.append(Busy(f"the batches of {name!r}", batches * vertex.interval))
+        loads[vm] += work + setup
+        uses = f"{name!r}, which uses {width} of {processors[vm]} processors"
+        single.append(Busy(uses, setup / speed + work / (width * speed)))
+    for vm, load in loads.items():
+        yield Busy(f"the VM {vm!r}", load / share_of[vm])
+    yield from single
+    yield from _busy_links(scenario, traffic)
+
+
+def _busy_links(scenario: Scenario, traffic: Mapping[tuple[str, str], float]) -> Iterator[Busy]:
+    homes = scenario.placement
+    events: dict[tuple[str, str], float] = {}
+    for (source, target), its_events in traffic.items():
+        pair = homes[source], homes[target]
+        if pair[0] != pair[1]:
+            events[pair] = events.get(pair, 0.0) + its_events
+    places = assign_hosts(scenario.vms, scenario.clouds)
+    for (one, other), count in events.items():
+        link = scenario.network.link(places[one], places[other])
+        yield Busy(f"the link from {one!r} to {other!r}", count * link.seconds_per_event)
+
+
+def _mean_rate(generator: Generator, seconds: float) -> float:
+    if isinstance(generator, Uniform | Poisson):
+        return float(generator.rate)
+    if isinstance(generator, Bursty):
+        loud, quiet = generator.rate * generator.on, generator.quiet * generator.off
+        return (loud + quiet) / (generator.on + generator.off)
+    return float(generator.totals(np.array([seconds]))[0]) / seconds
 
 
 def _setups(vertex: Vertex, processed: float) -> float:

@@ -1,10 +1,11 @@
 """How many instances of a scenario a rate needs to meet a latency target, and where the knee is.
 
-The knee is the greatest rate that an instance keeps up with: below it the latency hardly depends on
-the rate, above it the latency grows for as long as the run lasts. The plan finds it by halving, to
-within 1 %, finds in the same way up to which rate an instance meets the target, and then tries
-numbers of instances around what follows from that, each by simulation. The memory is that of one
-simulation, and a few numbers for each.
+The knee is the greatest rate that an instance keeps up with: below it what waits does not grow in
+the long run, above it the latency grows for as long as the run lasts. It is the rate at which
+something is busy all the time, by arithmetic, where a simulation just below it keeps up; otherwise
+halving finds it, to within 1 %, below that. In the same way the plan finds up to which rate an
+instance meets the target, and then tries numbers of instances around what follows from that, each
+by simulation. The memory is that of one simulation, and a few numbers for each.
 
 An instance is all that a scenario has: its queries, on its VMs. Several instances are as many
 copies of both, and each copy gets an equal part of the events, as when events go to instances by
@@ -12,19 +13,35 @@ the hash of a key. Copies that share no host have nothing to do with each other,
 simulated for all; with hosts, all copies are simulated, as they compete there. What a window sends
 by a constant number stays constant at every rate and in each instance; where more input means more
 output, the combination is a share.
+
+Where an instance meets the target at no rate, the plan looks for one that does: with shorter
+intervals between batches, which cost no money, and then with more processors.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
+
+import numpy as np
 
 from outpace.errors import ScenarioError
 from outpace.pattern.argument import a_number, an_instance
 from outpace.simulate.changes import Change, FailVM, MoveVertex, RestartVM, SetRate
-from outpace.simulate.placement_flow import flow_of, mean_rates
+from outpace.simulate.generators import (
+    Bursty,
+    Generator,
+    Poisson,
+    Times,
+    Totals,
+    Uniform,
+    whole_events,
+)
+from outpace.simulate.model import BatchOperator, Producer, Vertex
+from outpace.simulate.placement_flow import busiest, mean_rates, saturation
 from outpace.simulate.plan_target import LatencyTarget, judged, keeps_up, worst_percentile
 from outpace.simulate.run import Engine, simulate
 from outpace.simulate.scenario import Scenario
@@ -34,6 +51,14 @@ INSTANCES_MAX: Final = 10_000
 
 #: How far a knee that was found may be from the true one, as a part of it.
 PRECISION: Final = 0.01
+
+#: Rates at which an instance may meet the target that it does not meet at its knee, as parts of it.
+_TRIED: Final = (0.1, 0.4, 0.7, 0.9)
+
+#: How often intervals are halved and processors doubled where an instance meets the target at no
+#: rate, and how many ticks an interval has at least.
+_DOUBLINGS: Final = 4
+_TICKS_OF_BATCH: Final = 20
 
 #: The rates of the curves, as parts of the knee.
 _PARTS: Final = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.15, 1.3)
@@ -45,15 +70,16 @@ class Load:
 
     Parameters
     ----------
-    instances, vms
-        The number of instances, and of the VMs of all of them.
+    instances, vms, processors
+        The number of instances, and of the VMs of all of them with their processors.
     rate
         The events a second of all producers of all instances.
     latency, percentile
         The average latency and the target's percentile of the slowest consumer, in seconds;
         infinite if it got nothing.
     throughput
-        The events a second that come through to the consumer that gets the least, of all instances.
+        How many of the events that producers make in a second come through to the consumer that
+        gets the least of them, of all instances.
     utilisation
         How much of the busiest VM is used.
     keeps_up, meets_target
@@ -62,6 +88,7 @@ class Load:
 
     instances: int
     vms: int
+    processors: int
     rate: float
     latency: float
     percentile: float
@@ -85,6 +112,10 @@ class HardwarePlan:
         The greatest rate, in events a second, that one instance keeps up with.
     capacity
         The greatest rate at which one instance meets the target; 0.0 if it never does.
+    binds
+        What allows no more than the capacity.
+    changed
+        How an instance differs from that of the scenario, which meets the target at no rate.
     choices
         The rate that was asked for on numbers of instances up to one more than needed.
     curves
@@ -96,6 +127,8 @@ class HardwarePlan:
     instances: int | None
     knee: float
     capacity: float
+    binds: str
+    changed: tuple[str, ...]
     choices: tuple[Load, ...]
     curves: tuple[Load, ...]
 
@@ -144,9 +177,19 @@ def plan(
     rate = a_number(rate, "the rate", error=ScenarioError)
     if not 0 < rate < math.inf:
         raise ScenarioError(f"the rate to plan for is not a number above 0: {rate}")
-    loads = _Loads(scenario, target, engine, on_simulation)
-    knee = _knee(loads, scenario)
-    capacity = _capacity(loads, knee)
+    count = itertools.count(1)
+
+    def tried(one: Scenario, changed: tuple[str, ...] = ()) -> _Instance:
+        loads = _Loads(one, target, engine, lambda: on_simulation(next(count)))
+        knee = _knee(loads, one)
+        return _Instance(one, loads, knee, _capacity(loads, knee), changed)
+
+    instance = tried(scenario)
+    if not instance.capacity:
+        others = (tried(one, changed) for one, changed in _alternatives(scenario))
+        instance = next((other for other in others if other.capacity), instance)
+    binds = _binding(instance, tried)
+    loads, knee, capacity = instance.loads, instance.knee, instance.capacity
     instances = _instances(loads, rate, capacity)
     last = min(INSTANCES_MAX, math.ceil(rate / knee) if instances is None else instances) + 1
     choices = loads.on(rate, _some_up_to(last, 8))
@@ -157,7 +200,95 @@ def plan(
         for part in _PARTS
         for load in loads.on(part * knee * count, [count])
     )
-    return HardwarePlan(rate, target, instances, knee, capacity, choices, curves)
+    return HardwarePlan(
+        rate, target, instances, knee, capacity, binds, instance.changed, choices, curves
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    """What can be an instance, with what was found of it."""
+
+    scenario: Scenario
+    loads: _Loads
+    knee: float
+    capacity: float
+    changed: tuple[str, ...]
+
+
+def _alternatives(scenario: Scenario) -> Iterator[tuple[Scenario, tuple[str, ...]]]:
+    """Yield instances with shorter intervals between batches, then with more processors, too."""
+    for doubled in range(_DOUBLINGS + 1):
+        try:
+            wider, processors = _with_processors(scenario, 2**doubled)
+        except ScenarioError:
+            # No host has room for it.
+            return
+        for halved in range(_DOUBLINGS + 1):
+            shorter, intervals = _with_intervals(wider, 2**halved)
+            if doubled + halved and (intervals or not halved):
+                yield shorter, (*processors, *intervals)
+
+
+def _with_intervals(scenario: Scenario, parts: int) -> tuple[Scenario, tuple[str, ...]]:
+    """Return a scenario with so many times as many batches, and what is different."""
+    changed: dict[str, BatchOperator] = {}
+    for name, vertex in scenario.vertices().items():
+        if isinstance(vertex, BatchOperator) and vertex.interval and parts > 1:
+            changed[name] = replace(vertex, interval=vertex.interval / parts)
+    if not changed:
+        return scenario, ()
+    queries = tuple(
+        replace(query, vertices=tuple(changed.get(one.id, one) for one in query.vertices))
+        for query in scenario.queries
+    )
+    least = min(vertex.interval for vertex in changed.values())
+    tick = min(scenario.tick, least / _TICKS_OF_BATCH)
+    notes = (f"batches of {name!r} every {one.interval:g} s" for name, one in changed.items())
+    return replace(scenario, queries=queries, tick=tick), tuple(notes)
+
+
+def _with_processors(scenario: Scenario, times: int) -> tuple[Scenario, tuple[str, ...]]:
+    """Return a scenario with so many times the processors, and what is different.
+
+    Vertices that may use all processors of their VM may use all of them again.
+    """
+    if times == 1:
+        return scenario, ()
+    before = {vm.id: vm.processors for vm in scenario.vms}
+    vms = tuple(replace(vm, processors=times * vm.processors) for vm in scenario.vms)
+
+    def widened(vertex: Vertex) -> Vertex:
+        if vertex.parallelism < max(2, before[scenario.placement[vertex.id]]):
+            return vertex
+        return replace(vertex, parallelism=times * vertex.parallelism)
+
+    queries = tuple(
+        replace(query, vertices=tuple(widened(one) for one in query.vertices))
+        for query in scenario.queries
+    )
+    notes = tuple(f"{vm.processors} processors of {vm.id!r}" for vm in vms)
+    return replace(scenario, vms=vms, queries=queries), notes
+
+
+def _binding(instance: _Instance, tried: Callable[[Scenario], _Instance]) -> str:
+    """Return what allows no more than the capacity of an instance."""
+    if instance.capacity >= (1 - 2 * PRECISION) * instance.knee:
+        factor = instance.knee / total_rate(instance.scenario)
+        return busiest(one_instance(instance.scenario, factor)).what
+    if instance.capacity:
+        for what, other in (
+            ("the interval between batches", _with_intervals),
+            ("the number of processors", _with_processors),
+        ):
+            try:
+                one, changed = other(instance.scenario, 2)
+                if changed and tried(one).capacity > (1 + 2 * PRECISION) * instance.capacity:
+                    return what
+            except ScenarioError:
+                # No host has room for it.
+                continue
+    return "the time that events take by themselves: windows, networks, and what a batch costs"
 
 
 class _Loads:
@@ -168,7 +299,7 @@ class _Loads:
         scenario: Scenario,
         target: LatencyTarget,
         engine: Engine | None,
-        on_simulation: Callable[[int], None],
+        on_simulation: Callable[[], None],
     ) -> None:
         self._scenario = judged(scenario)
         self._target = target
@@ -183,11 +314,12 @@ class _Loads:
         each = rate / instances
         if (each, copies) not in self._found:
             self._found[each, copies] = self._simulated(each, copies)
-            self._on_simulation(len(self._found))
+            self._on_simulation()
         found = self._found[each, copies]
         return Load(
             instances,
             instances * len(self._scenario.vms),
+            instances * sum(vm.processors for vm in self._scenario.vms),
             rate,
             found.latency,
             found.percentile,
@@ -223,6 +355,7 @@ class _Loads:
         return Load(
             copies,
             len(scenario.vms),
+            sum(vm.processors for vm in scenario.vms),
             each * copies,
             max(latencies),
             percentile,
@@ -235,23 +368,23 @@ class _Loads:
 
 def _knee(loads: _Loads, scenario: Scenario) -> float:
     """The greatest rate that an instance keeps up with."""
-    above = 1.25 * _saturation(scenario)
-    for _ in range(20):
-        if not loads.load(above).keeps_up:
-            break
-        above *= 2
-    else:
+    above = saturation(scenario)
+    if above == math.inf:
         raise ScenarioError(
             "the scenario keeps up with any rate",
-            detail=f"it does with {above:.6g} events a second",
             hint="give its vertices instructions per event",
         )
+    if above and not scenario.changes and loads.load((1 - PRECISION / 2) * above).keeps_up:
+        return above
+    # What changes do to rates and machines is seen in the run only.
+    while scenario.changes and loads.load(above).keeps_up:
+        above *= 2
     knee = _greatest(lambda rate: loads.load(rate).keeps_up, above)
     if not knee:
         raise ScenarioError(
             "the scenario does not seem to keep up with any rate",
-            hint="after the warm-up, a run must be long enough for every consumer to get events in "
-            "both halves of it: make it longer than several windows",
+            hint="every consumer must get events in both halves of a run; where rates change, "
+            "make it several times as long as its windows",
         )
     return knee
 
@@ -260,7 +393,7 @@ def _capacity(loads: _Loads, knee: float) -> float:
     """The greatest rate at which an instance meets the target; 0.0 if it never does."""
     if loads.load(knee).meets_target:
         return knee
-    if not any(loads.load(part * knee).meets_target for part in _PARTS if part < 1):
+    if not any(loads.load(part * knee).meets_target for part in _TRIED):
         return 0.0
     return _greatest(lambda rate: loads.load(rate).meets_target, knee)
 
@@ -276,16 +409,6 @@ def _instances(loads: _Loads, rate: float, capacity: float) -> int | None:
         if found and found[0].meets_target:
             return count
     return None
-
-
-def _saturation(scenario: Scenario) -> float:
-    """The rate at which a VM would be busy all the time, were the flow in proportion to it."""
-    rates = mean_rates(scenario.queries, scenario.duration)
-    by_vm = dict.fromkeys((vm.id for vm in scenario.vms), 0.0)
-    for vertex, load in flow_of(scenario.queries, rates).loads.items():
-        by_vm[scenario.placement[vertex]] += load
-    busiest = max(by_vm[vm.id] / vm.capacity for vm in scenario.vms)
-    return total_rate(scenario) / busiest if busiest else total_rate(scenario)
 
 
 def _greatest(holds: Callable[[float], bool], above: float) -> float:
@@ -340,9 +463,20 @@ def one_instance(scenario: Scenario, factor: float) -> Scenario:
     >>> round(simulate(one_instance(scenario, 2.5)).throughput("out"), 9)
     25.0
     """
-    producers = mean_rates(scenario.queries, scenario.duration)
-    first = tuple(SetRate(0.0, producer, factor=factor) for producer in producers)
-    return replace(scenario, changes=(*first, *(_scaled(c, factor) for c in scenario.changes)))
+    for change in scenario.changes:
+        if isinstance(change, SetRate) and change.generator is not None:
+            raise ScenarioError(
+                "a plan cannot multiply a generator that a change brings",
+                subject=("vertex", change.producer),
+                hint="give the change a factor instead",
+            )
+    return replace(
+        scenario,
+        queries=tuple(
+            replace(query, vertices=tuple(_multiplied(one, factor) for one in query.vertices))
+            for query in scenario.queries
+        ),
+    )
 
 
 def many_instances(scenario: Scenario, count: int) -> Scenario:
@@ -370,16 +504,30 @@ def many_instances(scenario: Scenario, count: int) -> Scenario:
     )
 
 
-def _scaled(change: Change, factor: float) -> Change:
-    if not isinstance(change, SetRate):
-        return change
-    if change.factor is None:
-        raise ScenarioError(
-            "a plan cannot multiply a generator that a change brings",
-            subject=("vertex", change.producer),
-            hint="give the change a factor instead",
-        )
-    return replace(change, factor=change.factor * factor)
+@dataclass(frozen=True, slots=True)
+class _Multiple:
+    """So many times the events of another generator."""
+
+    generator: Generator
+    factor: float
+
+    def totals(self, times: Times) -> Totals:
+        return whole_events(self.factor * self.generator.totals(times).astype(np.float64))
+
+
+def _multiplied(vertex: Vertex, factor: float) -> Vertex:
+    if not isinstance(vertex, Producer):
+        return vertex
+    generator: Generator
+    match vertex.generator:
+        case Uniform() | Poisson() as steady:
+            generator = replace(steady, rate=factor * steady.rate)
+        case Bursty() as bursty:
+            loud, quiet = factor * bursty.rate, factor * bursty.quiet
+            generator = replace(bursty, rate=loud, quiet=quiet)
+        case other:
+            generator = _Multiple(other, factor)
+    return replace(vertex, generator=generator)
 
 
 def _copied(change: Change, name: str) -> Change:

@@ -132,10 +132,12 @@ class Result:
         return pa.Table.from_pylist(rows)
 
     def vertices(self) -> pa.Table:
-        """Return a row for each vertex: events processed and dropped, utilisation, queue.
+        """Return a row for each vertex: events processed and dropped, latency, utilisation, queue.
 
-        The utilisation is the part of its VM's instructions that it used while its query ran. The
-        queue's mean and maximum are over the ends of the steps of the history after the warm-up.
+        The latency is the average age of its events when it was done with them, the throughput how
+        many it processed a second while its query ran; the events are those that came to it. The
+        utilisation is the part of its VM's instructions that it used in that time. The queue's mean
+        and maximum are over the ends of the steps of the history after the warm-up.
         """
         warm = [end > self.layout.warm_up_ticks for _, end in self._steps()]
         queue = self.recording.vertex_queue[warm]
@@ -147,6 +149,8 @@ class Result:
                 "kind": pa.array([kind_of(v) for v in self.layout.vertices], pa.string()),
                 "processed": self.recording.processed,
                 "dropped": self.recording.dropped,
+                "latency": _ratio(self.recording.delay, self.recording.done),
+                "throughput": _ratio(self.recording.processed, self._seconds()),
                 "utilisation": _ratio(used, offered),
                 "queue_mean": queue.mean(axis=0),
                 "queue_max": queue.max(axis=0),
@@ -225,11 +229,15 @@ class Result:
         return np.array([(end - first) * self.layout.scenario.tick for first, end in self._steps()])
 
     def _throughputs(self) -> Floats:
+        return _ratio(self.recording.totals, self._seconds()[list(self.layout.consumers)])
+
+    def _seconds(self) -> Floats:
+        """How long each vertex ran after the warm-up."""
         seconds = np.zeros(len(self.layout.vertices))
         for phase in phases(self.layout):
             ticks = _overlap(phase, *self._counted())
             seconds += np.array(phase.running) * (ticks * self.layout.scenario.tick)
-        return _ratio(self.recording.totals, seconds[list(self.layout.consumers)])
+        return seconds
 
     def _offered_to_vertices(self, spans: Sequence[tuple[int, int]]) -> Floats:
         return self._offered(

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from outpace.errors import ScenarioError, did_you_mean
 from outpace.simulate.changes import Change, FailVM, MoveVertex, RestartVM, SetRate
 from outpace.simulate.cloud import VM, Cloud, assign_hosts, check_clouds
 from outpace.simulate.fields import check_fields
-from outpace.simulate.model import Edge, Producer, QueryModel, Vertex, check_cycles
+from outpace.simulate.model import Edge, Overflow, Producer, QueryModel, Vertex, check_cycles
 from outpace.simulate.network import ConstantDelay, Network
 from outpace.simulate.strategies import (
     Allocation,
@@ -24,8 +24,6 @@ from outpace.simulate.strategies import (
     Scheduling,
     UniformAllocation,
 )
-
-Overflow = Literal["accumulate", "discard"]
 
 #: At 0.1 s this is 23 days. A producer takes about 50 bytes for each.
 TICKS_MAX: Final = 20_000_000
@@ -53,14 +51,14 @@ class Scenario:
     network
         What lies between the VMs.
     scheduling, allocation
-        How the vertices of a VM share its instructions.
+        How the vertices of a VM share its instructions, where it does not say it.
     tick
         The simulated time between two looks at every VM, in seconds.
     queue
         How many events may wait on each edge, and in a producer, where a vertex does not say it.
     overflow
-        What a producer does with events that its queue has no room for: "accumulate" them all the
-        same, or "discard" them.
+        What a producer does with events that its queue has no room for, where it does not say it:
+        "accumulate" them all the same, or "discard" them.
     warm_up
         The first seconds, which the results do not count; the history shows them.
     sample
@@ -136,6 +134,16 @@ class Scenario:
                         detail=f"{known.selectivity} and {edge.selectivity}",
                     )
         return tuple(edges.values())
+
+    def strategies(self, vm: VM) -> tuple[Scheduling, Allocation]:
+        """Return how the vertices of a VM share its instructions.
+
+        Parameters
+        ----------
+        vm
+            The VM.
+        """
+        return vm.scheduling or self.scheduling, vm.allocation or self.allocation
 
     def _check_numbers(self) -> None:
         for name in ("duration", "tick"):

@@ -18,6 +18,9 @@ ROUNDS = 1000
 #: What is left of a tick's instructions below this part of them is not divided again.
 LEFTOVER = 1e-9
 
+#: Below this part of them, what is left goes to the first that need it, and is not divided.
+LAST = 1e-3
+
 
 @runtime_checkable
 class Allocation(Protocol):
@@ -157,7 +160,8 @@ class DynamicScheduling:
     """Rounds in which a vertex gets what it is allocated or what it needs, whichever is less.
 
     The first round allocates all instructions to all vertices. Every further round allocates what
-    is left to the vertices that have something to do when the round begins. In each round the
+    is left to the vertices that have something to do when the round begins; once that is a
+    thousandth of the tick's instructions or less, to each of them all of it. In each round the
     vertices run in topological order; one that has nothing to do, or that is allocated nothing
     although an event costs it something, is passed over. The rounds end when no vertex has anything
     to do, when a billionth of the tick's instructions or less is left, or after 1000 of them.
@@ -196,15 +200,18 @@ class DynamicScheduling:
         left = instructions
         for _ in range(ROUNDS):
             granted = [0.0] * len(costs)
-            shares = allocation.allocate(left, [costs[position] for position in ready])
+            shares: Sequence[float] = [left] * len(ready)
+            if left > LAST * instructions:
+                shares = allocation.allocate(left, [costs[position] for position in ready])
             for position, share in zip(ready, shares, strict=True):
                 granted[position] = share
             for position, cost in enumerate(costs):
-                if cost and not granted[position]:
+                share = min(granted[position], left)
+                if cost and not share:
                     continue
                 required = work.required(position)
                 if required is not None:
-                    given = min(granted[position], required)
+                    given = min(share, required)
                     yield position, given
                     left -= given
             ready = [p for p in range(len(costs)) if work.required(p) is not None]

@@ -164,7 +164,7 @@ class Twin:
                 self._drop(vertex, new)
                 continue
             queue = self.states[vertex].queues[0]
-            if self.layout.scenario.overflow == "discard":
+            if self.layout.discards[vertex]:
                 # The events of a tick did not come all at once, so they fit by themselves.
                 room = max(0.0, max(self.layout.bounds[vertex], events) - queue.cardinality)
                 if events > room:
@@ -190,7 +190,8 @@ class Twin:
         """Run vertices as the scheduling says, one slice after the other; return the time then."""
         scenario = self.layout.scenario
         work = _PlacementWork(self, placement)
-        schedule = scenario.scheduling.schedule(work, instructions, scenario.allocation)
+        scheduling, allocation = scenario.strategies(scenario.vms[vm])
+        schedule = scheduling.schedule(work, instructions, allocation)
         while True:
             self._receive(vm, begin)
             work.now = begin
@@ -281,13 +282,18 @@ class Twin:
         elif isinstance(state, WindowState):
             while self.limit(vertex) and state.due(begin):
                 self._send(vertex, state.close(begin), end)
-            state.accumulate(self._take(vertex, instructions, sent), end)
-        elif isinstance(self.layout.vertices[vertex], Consumer):
-            self._consume(vertex, add_sets(self._take(vertex, instructions, sent)).update(end))
+            taken_sets = self._take(vertex, instructions, sent)
+            state.accumulate(taken_sets, end)
+            for event_set in taken_sets:
+                self._record_done(vertex, event_set.update(end))
         else:
             outputs = [add_sets(self._take(vertex, instructions, sent)).update(end)]
         for output in outputs:
-            self._send(vertex, output, end)
+            self._record_done(vertex, output)
+            if isinstance(self.layout.vertices[vertex], Consumer):
+                self._consume(vertex, output)
+            else:
+                self._send(vertex, output, end)
 
     def _take(self, vertex: int, instructions: float, sent: float) -> list[EventSet]:
         """Dequeue what a vertex can process."""
@@ -492,6 +498,10 @@ class Twin:
         self.recording.vertex_processed[self.sample, vertex] += events
         return events
 
+    def _record_done(self, vertex: int, event_set: EventSet) -> None:
+        self.recording.done[vertex] += event_set.cardinality
+        self.recording.delay[vertex] += event_set.cardinality * event_set.latency
+
     def _record_used(self, vertex: int, used: float) -> None:
         vm = self._phase.homes[vertex]
         self.recording.instructions[vm] += used
@@ -514,6 +524,8 @@ class Twin:
             self.recording.histogram,
             self.recording.processed,
             self.recording.dropped,
+            self.recording.done,
+            self.recording.delay,
             self.recording.setup,
             self.recording.instructions,
         ):

@@ -277,7 +277,7 @@ def test_plan_answers_in_a_table_and_a_sentence(scenario: Path, tmp_path: Path) 
     page = tmp_path / "plan.html"
     done = outpace("plan", scenario, "--rate", 550, "--p99", "500 ms", "--html", page)
     assert done.exit_code == 0, done.output
-    answer = "550 events/s with a p99 of 500 ms need 3 instances (3 VMs)"
+    answer = "550 events/s with a p99 of 500 ms need 3 instances (3 VMs, 3 cores)"
     assert answer in done.stdout
     assert "(the knee)" in done.stdout
     text = page.read_text(encoding="utf-8")
@@ -293,7 +293,7 @@ def test_plan_prints_an_object_with_all_that_was_simulated(scenario: Path) -> No
     assert found["target"] == {"seconds": 2.0, "percentile": 99.0}
     assert [load["instances"] for load in found["choices"]] == [1, 2]
     assert found["choices"][0]["meets_target"] is True
-    assert "needs 1 instance (1 VM)" in found["answer"]
+    assert "needs 1 instance (1 VM, 1 core)" in found["answer"]
 
 
 def test_a_plan_is_what_arithmetic_says(scenario: Path) -> None:
@@ -314,7 +314,7 @@ def test_a_plan_is_what_arithmetic_says(scenario: Path) -> None:
 
 def test_a_plan_that_no_number_of_instances_meets_says_so(scenario: Path) -> None:
     done = outpace("plan", scenario, "--rate", 150, "--p99", "1 ms")
-    assert done.exit_code == 0
+    assert done.exit_code == 1
     assert "No number of instances gives 150 events/s with a p99 of 1 ms" in done.stdout
 
 

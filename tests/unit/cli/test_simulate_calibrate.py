@@ -26,6 +26,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "wrong.sql").write_text("MATCH_RECOGNIZE (ORDER BY ts PATTERN (A")
     grouped = f"SELECT kind, count(*) AS n FROM ticks {CLAUSE} GROUP BY kind"
     (tmp_path / "grouped.sql").write_text(grouped)
+    (tmp_path / "plain.sql").write_text("CREATE VIEW kinds AS SELECT kind FROM ticks")
     (tmp_path / "ticks.csv").write_text("ts,kind\n1,a\n2,b\n")
     (tmp_path / "other.csv").write_text("at,kind\n1,a\n")
     (tmp_path / "plain.toml").write_text("duration = 1\n")
@@ -42,6 +43,7 @@ def folder(tmp_path: Path) -> Path:
         ("calibrate {0}/none.sql --from {0}/ticks.csv", "none.sql"),
         ("calibrate {0}/wrong.sql --from {0}/ticks.csv", "wrong.sql"),
         ("calibrate {0}/grouped.sql --from {0}/ticks.csv", "GROUP BY needs all matches"),
+        ("calibrate {0}/plain.sql --from {0}/ticks.csv", "the statement matches nothing"),
         ("calibrate {0}/good.sql --from {0}/none.csv", "none.csv"),
         ("calibrate {0}/good.sql --from {0}/other.csv", "ts"),
         ("calibrate {0}/good.sql --from log:{0}", "is no event log"),

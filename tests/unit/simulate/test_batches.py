@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 from support.simulated import chain
 
@@ -24,7 +25,6 @@ from outpace.simulate import (
     scenario_text,
     simulate,
 )
-from outpace.simulate.fast import needs_twin
 from outpace.simulate.placement_flow import flow_of
 from outpace.simulate.plan_target import LatencyTarget
 
@@ -133,11 +133,20 @@ def test_a_scenario_with_batches_is_written_and_read() -> None:
     assert parse_scenario(text) == scenario
 
 
-def test_the_twin_runs_batches() -> None:
-    scenario = batched(100)
-    assert "'match'" in (needs_twin(scenario) or "")
-    with pytest.raises(ScenarioError, match="fast engine"):
-        simulate(scenario, engine="fast")
+@pytest.mark.parametrize("rate", [100, 600])
+@pytest.mark.parametrize("processors", [1, 4])
+def test_both_engines_run_batches_alike(rate: float, processors: int) -> None:
+    scenario = batched(rate, most=500)
+    collect = BatchOperator("collect", 0.0, 0.3, 0.1 * CAPACITY)
+    (query,) = scenario.queries
+    first, *others = query.vertices
+    query = chain(first, collect, *others)
+    machine = VM("worker", mips=CAPACITY / 1e6, processors=processors)
+    scenario = replace(scenario, queries=(query,), vms=(machine,), placement={})
+    found, expected = (simulate(scenario, engine).recording for engine in ("fast", "twin"))
+    for field in fields(found):
+        np.testing.assert_array_equal(getattr(found, field.name), getattr(expected, field.name))
+    assert found.events.sum()
 
 
 def test_a_plan_finds_the_knee_that_the_largest_batch_makes() -> None:

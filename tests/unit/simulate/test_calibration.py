@@ -74,6 +74,15 @@ def test_a_slow_batch_among_quick_ones_does_not_count() -> None:
     assert found.latency.seconds == pytest.approx(1e-6)
 
 
+def test_the_costs_say_how_far_batches_are_from_them() -> None:
+    noises = (-0.05, 0.0, 0.05)
+    paced = {
+        rate: [took(rate, 0.5, 1e-6, noise=noise) for noise in noises] for rate in (10_000, 90_000)
+    }
+    found = estimate_costs(paced, [took(400_000, 0.5, 1e-6)])
+    assert found.error == pytest.approx(0.05 / 0.59)
+
+
 def test_where_noise_hides_the_events_the_whole_time_counts_and_is_marked() -> None:
     paced = {10_000: [took(10_000, 0.9, 0.0)], 90_000: [took(90_000, 0.7, 0.0)]}
     found = estimate_costs(paced, [took(400_000, 0.6, 2e-6)])
@@ -253,14 +262,15 @@ def test_below_overload_the_prediction_is_what_batches_take(rate: float) -> None
 
 def test_beyond_the_knee_the_prediction_is_what_the_largest_batches_do() -> None:
     given = scenario(most=200_000)
-    knee, greatest = capacity_of(given, batch_operator(given, Path("w2k.toml")))
-    assert knee == greatest == pytest.approx(100_000)
+    in_time, greatest = capacity_of(given, batch_operator(given, Path("w2k.toml")))
+    assert in_time == pytest.approx(greatest)
+    assert greatest == pytest.approx(100_000)
     assert predict(given, 1.3 * greatest).throughput == pytest.approx(greatest, rel=0.01)
     late, later = (predict(given, 1.3 * greatest, seconds).latency for seconds in (20, 60))
     assert late < later
     costly = scenario(event=20e-6, most=200_000)
-    knee, greatest = capacity_of(costly, batch_operator(costly, Path("w2k.toml")))
-    assert knee == pytest.approx(1.4 / 20e-6 / TRIGGER)
+    in_time, greatest = capacity_of(costly, batch_operator(costly, Path("w2k.toml")))
+    assert in_time == pytest.approx(1.4 / 20e-6 / TRIGGER)
     assert greatest == pytest.approx(200_000 / 4.6)
     assert predict(costly, 1.3 * greatest).throughput == pytest.approx(greatest, rel=0.05)
 

@@ -25,7 +25,7 @@ from outpace.simulate import (
     Uniform,
     simulate,
 )
-from outpace.simulate.metrics import BINS, histogram_percentile, latency_bin
+from outpace.simulate.metrics import BINS, histogram_percentile, latency_bin, latency_bins
 
 QUERY = chain(Producer("in", Uniform(100), 1000), OperatorModel("filter", 4000), Consumer("out"))
 WORKER = (VM("worker", 1),)
@@ -56,6 +56,10 @@ def test_latencies_beyond_the_histogram_are_in_its_last_bins() -> None:
     assert latency_bin(0.0) == latency_bin(9e-7) == 0
     assert latency_bin(86_400 * 1.05) == latency_bin(1e12) == BINS - 1
     assert math.isnan(histogram_percentile(np.zeros(BINS), 50))
+
+
+def test_a_spread_that_is_a_rounding_error_is_none() -> None:
+    assert latency_bins(1.5, 1e-17) == [(latency_bin(1.5), 1.0)]
 
 
 def test_the_warm_up_does_not_count() -> None:

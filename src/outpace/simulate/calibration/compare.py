@@ -16,6 +16,7 @@ from typing import Final
 from outpace.simulate.calibration.calibrated_scenario import CONSUMER, PRODUCER
 from outpace.simulate.generators import Uniform
 from outpace.simulate.model import BatchOperator, Producer
+from outpace.simulate.placement_flow import saturation
 from outpace.simulate.run import simulate
 from outpace.simulate.scenario import Scenario
 
@@ -86,7 +87,7 @@ class Comparison:
 
 
 def capacity_of(scenario: Scenario, operator: BatchOperator) -> tuple[float, float]:
-    """Return the rate up to which a batch ends before the next is due, and the greatest rate.
+    """Return the rate up to which a batch ends before the next is due, and the knee.
 
     Parameters
     ----------
@@ -108,8 +109,7 @@ def capacity_of(scenario: Scenario, operator: BatchOperator) -> tuple[float, flo
     event, setup = operator.instructions / (width * speed), operator.setup / speed
     largest = float(operator.events_max)
     fitting = min(largest, max(0.0, operator.interval - setup) / event) if event else largest
-    greatest = largest / max(operator.interval, setup + largest * event)
-    return fitting / operator.interval, greatest
+    return fitting / operator.interval, saturation(scenario)
 
 
 def predict(scenario: Scenario, rate: float, seconds: float | None = None) -> Reading:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -90,12 +90,16 @@ class Costs:
         What an event costs, by both methods.
     events_per_second
         The maximum throughput.
+    error
+        How far what a batch took is from what these costs say of it, as a part of the latter; the
+        median of all batches that came at a rate.
     """
 
     setup: float
     latency: Estimate
     throughput: Estimate
     events_per_second: float
+    error: float = 0.0
 
     @property
     def event(self) -> float:
@@ -133,8 +137,8 @@ def estimate_costs(
     >>> costs = estimate_costs(paced, [took(400_000)] * 4)
     >>> round(costs.setup, 9), round(costs.latency.seconds, 12), round(costs.throughput.seconds, 12)
     (0.5, 2e-06, 2e-06)
-    >>> abs(costs.difference) < 1e-9, round(costs.events_per_second)
-    (True, 307692)
+    >>> abs(costs.difference) < 1e-9, costs.error < 1e-9, round(costs.events_per_second)
+    (True, True, 307692)
     """
     rows = [
         (_median(batch.events for batch in found), _median(batch.seconds for batch in found))
@@ -157,7 +161,13 @@ def estimate_costs(
     size, length = _median(b.events for b in full), _median(b.seconds for b in full)
     plausible = length > setup
     throughput = Estimate((length - setup if plausible else length) / size, plausible)
-    return Costs(setup, latency, throughput, size / length)
+    costs = Costs(setup, latency, throughput, size / length)
+    error = _median(
+        abs(batch.seconds / (setup + batch.events * costs.event) - 1)
+        for found in paced.values()
+        for batch in found
+    )
+    return replace(costs, error=error)
 
 
 def selectivity_of(matches: int, events: int) -> float:

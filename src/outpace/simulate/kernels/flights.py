@@ -30,7 +30,7 @@ def transfer(
     state: RunState,
     stores: Stores,
     number: int,
-    header: tuple[float, float, float],
+    header: tuple[float, float, float, float],
     totals: int,
     now: float,
 ) -> None:
@@ -48,7 +48,7 @@ def transfer(
     if marks[FREE_FLIGHTS] < len(marks):
         marks[ROOM] = 1
     flight.time = leaves + link.latency
-    flight.cardinality, flight.timestamp, flight.latency = header
+    flight.cardinality, flight.timestamp, flight.latency, flight.spread = header
     flight.sent, flight.queue = marks[SENT], number
     marks[SENT] += 1
     for position in range(queue.width):
@@ -67,7 +67,7 @@ def receive(state: RunState, stores: Stores, vm: int, now: float) -> Stores:
         _land(queue, flight.cardinality)
         if queue.runs:
             latency = flight.latency + (flight.time - flight.timestamp)
-            header = (flight.cardinality, flight.time, latency)
+            header = (flight.cardinality, flight.time, latency, flight.spread)
             at = enqueue(queue, flight.queue, state.holds, stores.sets, stores.marks, header)
             for position in range(queue.width):
                 stores.sets[at + position] = stores.flight_totals[number, position]

@@ -3,8 +3,8 @@
 Vertices, their queues, the machines and so on are numbered anew for the loops, so that what runs
 together lies together; `number` and `place` say where a record's results belong. The queues of a
 vertex follow each other in the order of its predecessors; a producer has one queue of its own. A
-queue is a ring of event sets in `Stores.sets`: cardinality, timestamp, latency, and the totals of
-the producers that the set's source has. A set takes 8 bytes for each of these numbers.
+queue is a ring of event sets in `Stores.sets`: cardinality, timestamp, latency, spread, and the
+totals of the producers that the set's source has. A set takes 8 bytes for each of these numbers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Records = NDArray[Any]
+Marks = NDArray[np.uint8]
 
 
 class VertexKind(IntEnum):
@@ -27,6 +28,7 @@ class VertexKind(IntEnum):
     OPERATOR = 1
     WINDOWED = 2
     CONSUMER = 3
+    BATCH = 4
 
 
 class Combining(IntEnum):
@@ -64,8 +66,9 @@ def zeros(count: int, dtype: Any) -> Records:
     return memory[begin : begin + size].view(dtype)
 
 
-#: `detail` is the number of the window or the consumer, or the row of a producer's new events. The
-#: first line is what every step needs. `free` is when its last slice beside others ends.
+#: `detail` is the number of the window, the batch or the consumer, or the row of a producer's new
+#: events. The first line is what every step needs, and `delay` and `done` of the second. `free` is
+#: when its last slice beside others ends, `setup` what its batches cost by themselves.
 VERTEX = _record(
     ("cost", "f8"),
     ("bound", "f8"),
@@ -79,11 +82,15 @@ VERTEX = _record(
     ("width", "i4"),
     ("detail", "i4"),
     ("home", "i4"),
+    ("delay", "f8"),
+    ("done", "f8"),
     ("dropped", "f8"),
     ("sample_dropped", "f8"),
     ("number", "i8"),
     ("free", "f8"),
-    ("parallelism", "i8"),
+    ("parallelism", "i4"),
+    ("discards", "i4"),
+    ("setup", "f8"),
 )
 
 #: `bound` is how many events are open to the target, `travelling` how many are on their way to it
@@ -123,6 +130,27 @@ WINDOW = np.dtype(
     ]
 )
 
+#: What a batch operator is and what it works on; `event` and `setup` are what these cost,
+#: `intervals` how many have been used, `owed` what the batch still needs. Totals are among those of
+#: windows.
+BATCH = np.dtype(
+    [
+        ("origin", "f8"),
+        ("interval", "f8"),
+        ("setup", "f8"),
+        ("event", "f8"),
+        ("most", "f8"),
+        ("events", "f8"),
+        ("timestamp", "f8"),
+        ("latency", "f8"),
+        ("spread", "f8"),
+        ("owed", "f8"),
+        ("owed_setup", "f8"),
+        ("intervals", "i8"),
+        ("first_total", "i8"),
+    ]
+)
+
 CONSUMER = _record(
     ("events", "f8"),
     ("latency", "f8"),
@@ -134,7 +162,7 @@ CONSUMER = _record(
 )
 
 #: `first` and `end` say which places of the placement are its own, `inbox` is the first set that
-#: arrives (negative for none).
+#: arrives (negative for none), `cost` is that of an event of each of its vertices together.
 MACHINE = np.dtype(
     [
         ("speed", "f8"),
@@ -148,6 +176,9 @@ MACHINE = np.dtype(
         ("inbox", "i8"),
         ("number", "i8"),
         ("processors", "i8"),
+        ("dynamic", "i8"),
+        ("weighted", "i8"),
+        ("cost", "f8"),
     ]
 )
 
@@ -160,6 +191,7 @@ FLIGHT = np.dtype(
         ("cardinality", "f8"),
         ("timestamp", "f8"),
         ("latency", "f8"),
+        ("spread", "f8"),
         ("sent", "i8"),
         ("queue", "i8"),
         ("left", "i8"),
@@ -175,8 +207,8 @@ class RunState(NamedTuple):
     ----------
     slots
         Cardinality, timestamp and latency of each window, slot and predecessor. [n, 3]
-    uncounted, consumed
-        Totals of windows since their last output, and of consumers.
+    batches, uncounted, consumed
+        Batch operators; totals of windows since their last output and of batches; of consumers.
     paths
         From each producer of a consumer, aligned with `consumed`.
     placement, producers
@@ -184,7 +216,8 @@ class RunState(NamedTuple):
     new_events
         For each tick, by row.
     holds
-        0 for vertices without windows whose queues are empty: there is nothing to look at.
+        0 for vertices without windows and batches whose queues are empty: there is nothing to look
+        at.
     """
 
     vertices: Records
@@ -193,6 +226,7 @@ class RunState(NamedTuple):
     places: Integers
     windows: Records
     slots: Floats
+    batches: Records
     uncounted: Floats
     consumers: Records
     consumed: Floats
@@ -202,7 +236,7 @@ class RunState(NamedTuple):
     placement: Integers
     producers: Integers
     new_events: Integers
-    holds: NDArray[np.uint8]
+    holds: Marks
 
 
 #: Places of `Stores.marks`: how much of the sets is used, the first free flight, how many are free,
@@ -230,9 +264,6 @@ class Settings(NamedTuple):
     ticks: int
     warm_up_ticks: int
     ticks_per_sample: int
-    dynamic: bool
-    weighted: bool
-    discard: bool
 
 
 class History(NamedTuple):

@@ -24,8 +24,8 @@ from outpace.simulate.kernels.records import (
     Stores,
 )
 
-#: Numbers of a set before its totals: cardinality, timestamp, latency.
-HEADER = 3
+#: Numbers of a set before its totals: cardinality, timestamp, latency, spread.
+HEADER = 4
 
 
 @inlined
@@ -35,11 +35,11 @@ def enqueue(
     holds: NDArray[np.uint8],
     sets: Floats,
     marks: Integers,
-    header: tuple[float, float, float],
+    header: tuple[float, float, float, float],
 ) -> int:
     """Add a set at the back and return where its totals go."""
     at: int = queue.base + ((queue.head + queue.count) & queue.mask) * (HEADER + queue.width)
-    sets[at], sets[at + 1], sets[at + 2] = header
+    sets[at], sets[at + 1], sets[at + 2], sets[at + 3] = header
     holds[queue.target] = 1
     queue.count = queue.count + 1
     queue.cardinality = queue.cardinality + header[0]
@@ -87,23 +87,28 @@ def make_room(queues: Any, stores: Stores) -> Stores:
 @compiled_without_arrays
 def take_from(
     queue: Any, sets: Floats, count: float, everything: bool, totals: int
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float, float]:
     """Dequeue so many events, or all, and return their sum; its totals are left at a place."""
-    cardinality = timestamp = latency = 0.0
+    cardinality = timestamp = latency = spread = 0.0
     for position in range(queue.width):
         sets[totals + position] = 0.0
     while queue.count and (everything or count > 0.0):
-        taken, its_timestamp, its_latency = take_front(queue, sets, count, everything, totals)
+        taken, its_timestamp, its_latency, its_spread = take_front(
+            queue, sets, count, everything, totals
+        )
         if cardinality:
             timestamp = average(cardinality, timestamp, taken, its_timestamp)
             latency = average(cardinality, latency, taken, its_latency)
+            if spread or its_spread:
+                spread = average(cardinality, spread, taken, its_spread)
             cardinality += taken
         else:
             cardinality, timestamp, latency = taken, its_timestamp, its_latency
+            spread = its_spread
         count -= taken
     if not queue.count:
         queue.cardinality = 0.0
-    return cardinality, timestamp, latency
+    return cardinality, timestamp, latency, spread
 
 
 @compiled_without_arrays
@@ -134,7 +139,7 @@ def drop_after(queue: Any, sets: Floats, count: float) -> float:
 @inlined
 def take_front(
     queue: Any, sets: Floats, count: float, everything: bool, totals: int
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float, float]:
     """Dequeue the first set, or so many events of it; add its totals to those at a place."""
     size = HEADER + queue.width
     at = queue.base + queue.head * size
@@ -153,7 +158,7 @@ def take_front(
         sets[at + HEADER + position] = total - share
         sets[totals + position] += share
     queue.cardinality = queue.cardinality - taken
-    return taken, sets[at + 1], sets[at + 2]
+    return taken, sets[at + 1], sets[at + 2], sets[at + 3]
 
 
 @inlined

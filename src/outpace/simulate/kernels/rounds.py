@@ -6,53 +6,35 @@ import math
 from typing import Any
 
 from outpace.compiler.kernel import compiled_without_arrays, inlined
-from outpace.simulate.kernels.records import Floats, History, RunState
+from outpace.simulate.kernels.records import Floats, History, Marks, RunState
 from outpace.simulate.kernels.steps import CONSUMER, needs, open_events, turn_of
 from outpace.simulate.strategies import LEFTOVER
 
 
 @compiled_without_arrays
-def allocate(state: RunState, vm: int, weighted: bool, left: float, granted: Floats) -> None:
-    """Divide what is left among the vertices that are marked with 1; all others get nothing."""
-    vertices, placement, machine = state.vertices, state.placement, state.machines[vm]
-    count = machine.end - machine.first
-    total = 0.0
-    for place in range(count):
-        if weighted and granted[place]:
-            granted[place] = vertices[placement[machine.first + place]].cost
-        total += granted[place]
-    if weighted:
-        for place in range(count):
-            granted[place] = left * granted[place] / total if total else 0.0
-    else:
-        share = left / total
-        for place in range(count):
-            granted[place] = share if granted[place] else 0.0
-
-
-@compiled_without_arrays
 def find_ready(
-    state: RunState, sets: Floats, vm: int, begin: float, tick: tuple[float, float], granted: Floats
-) -> bool:
-    """Mark the vertices that have something to do with 1; return whether any have."""
+    state: RunState, sets: Floats, vm: int, begin: float, tick: tuple[float, float], ready: Marks
+) -> tuple[int, float]:
+    """Mark the vertices that have something to do; return their number and costs of an event."""
     placement, holds, machine = state.placement, state.holds, state.machines[vm]
-    found = False
+    found, cost = 0, 0.0
     for place in range(machine.end - machine.first):
         number = placement[machine.first + place]
-        granted[place] = 0.0
+        ready[place] = 0
         if not holds[number]:
             continue
         vertex = state.vertices[number]
         if machine.processors == 1:
-            ready, _ = needs(state, sets, vertex, begin, math.inf)
+            is_ready, _ = needs(state, sets, vertex, begin, math.inf)
         else:
-            start, most, _ = turn_of(state, sets, vertex, machine, begin, tick[0], tick[1])
-            ready, _ = needs(state, sets, vertex, start, start)
-            ready = ready and most > nothing_of(machine, tick)
-        if ready:
-            granted[place] = 1.0
-            found = True
-    return found
+            start, most, _, _ = turn_of(state, sets, vertex, machine, begin, tick[0], tick[1])
+            is_ready, _ = needs(state, sets, vertex, start, start)
+            is_ready = is_ready and most > nothing_of(machine, tick)
+        if is_ready:
+            ready[place] = 1
+            found += 1
+            cost += vertex.cost
+    return found, cost
 
 
 @inlined
@@ -72,6 +54,7 @@ def forget_warm_up(
         vertex = state.vertices[number]
         vertex.processed = 0.0
         vertex.dropped = 0.0
+        vertex.done, vertex.delay, vertex.setup = 0.0, 0.0, 0.0
         if vertex.kind == CONSUMER:
             consumer = state.consumers[vertex.detail]
             consumer.events, consumer.latency = 0.0, 0.0

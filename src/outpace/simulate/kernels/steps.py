@@ -7,7 +7,9 @@ to the last bit.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from outpace.compiler.kernel import compiled, compiled_without_arrays, inlined
 from outpace.simulate.kernels.flights import transfer
@@ -16,19 +18,47 @@ from outpace.simulate.kernels.records import (
     Combining,
     Floats,
     Integers,
+    Marks,
     Records,
     RunState,
     Stores,
     VertexKind,
 )
-from outpace.simulate.kernels.rings import HEADER, average, enqueue, make_room, take_from
+from outpace.simulate.kernels.rings import (
+    HEADER,
+    average,
+    enqueue,
+    make_room,
+    take_from,
+    take_front,
+)
 from outpace.simulate.layout import SAME_TIME
-from outpace.simulate.metrics import BIN_GROWTH, BINS, LEAST_LATENCY
+from outpace.simulate.metrics import BIN_ENDS, BIN_GROWTH, BINS, LEAST_LATENCY
 from outpace.simulate.vertex_state import NOTHING
 
 WINDOWED, CONSUMER = int(VertexKind.WINDOWED), int(VertexKind.CONSUMER)
+BATCH = int(VertexKind.BATCH)
 _CONSTANT, _SHARE = int(Combining.CONSTANT), int(Combining.SHARE)
 _LOG_GROWTH = math.log(BIN_GROWTH)
+_BIN_ENDS = np.array(BIN_ENDS)
+
+
+class Grant(NamedTuple):
+    """What a round gives to those that are marked, or to all: `amount`, or a part of it by cost."""
+
+    everyone: bool
+    by_cost: bool
+    amount: float
+    total: float
+
+
+@inlined
+def granted_to(grant: Grant, cost: float) -> float:
+    """Return how many instructions a vertex is granted that is to get some."""
+    granted = grant.amount
+    if grant.by_cost:
+        granted = grant.amount * cost / grant.total if grant.total else 0.0
+    return granted
 
 
 @inlined
@@ -68,7 +98,7 @@ def room_limit(queues: Records, outs: Integers, vertex: Any) -> float:
         queue = queues[outs[place]]
         if queue.bound < math.inf and queue.selectivity and queue.runs:
             room = queue.bound - (queue.cardinality + queue.travelling)
-            if vertex.kind != WINDOWED:
+            if vertex.kind != WINDOWED and vertex.kind != BATCH:
                 limit = min(limit, max(0.0, room) / queue.selectivity)
             elif -room > NOTHING * queue.bound:
                 limit = 0.0
@@ -90,7 +120,8 @@ def run_vertices(
     state: RunState,
     stores: Stores,
     histogram: Floats,
-    granted: Floats,
+    ready: Marks,
+    grant: Grant,
     dynamic: bool,
     vm: int,
     place: int,
@@ -101,12 +132,12 @@ def run_vertices(
 ) -> tuple[int, float, float, bool]:
     """Run vertices of a machine, from a place on, one slice of time after the other.
 
-    Stops before a vertex whose window is due or during whose slice a set arrives, and behind a
-    vertex that fills a ring: arrays that change inside of the loop would cost more than all that it
-    does. If `until` is a time, from 0 on, runs only this vertex, up to then. What was sent to it
-    later than `sent` has not arrived. Returns the place, the time, the instructions that are left,
-    and whether all that these vertices had is surely done: what they sent here went to vertices
-    behind them.
+    Stops before a batch, a vertex whose window is due or during whose slice a set arrives, and
+    behind one that fills a ring: arrays that change inside of the loop would cost more than all
+    that it does. If `until` is a time, from 0 on, runs only this vertex, up to then. What was sent
+    to it later than `sent` has not arrived. Returns the place, the time, the instructions that are
+    left, and whether all that these vertices had is surely done: what they sent here went to
+    vertices behind them.
     """
     alone = until >= 0.0
     done = True
@@ -122,7 +153,22 @@ def run_vertices(
             place += 1
             continue
         vertex = vertices[number]
-        given = granted[place]
+        given = 0.0
+        if grant.everyone or ready[place]:
+            given = granted_to(grant, vertex.cost)
+        if dynamic:
+            given = min(given, left)
+        if vertex.kind == BATCH:
+            is_ready = not dynamic
+            if dynamic:
+                is_ready, _ = batch_needs(state, sets, vertex, begin, sent)
+                is_ready = is_ready and (not vertex.cost or given > 0.0)
+            if is_ready:
+                break
+            # It may become due before the round ends.
+            done = False
+            place += 1
+            continue
         waiting = waiting_events(queues, sets, vertex, sent)
         limit = room_limit(queues, outs, vertex)
         possible = min(waiting, limit) if min(waiting, limit) > NOTHING else 0.0
@@ -170,28 +216,30 @@ def run_vertices(
                     at = queue.base + queue.head * (HEADER + queue.width)
                     events = sets[at]
                     latency = sets[at + 2] + (end - sets[at + 1])
+                    spread = sets[at + 3]
                     at += HEADER
                     queue.head = (queue.head + 1) & queue.mask
                     queue.count = 0
                     queue.cardinality = 0.0
                 else:
-                    events, timestamp, latency = _take(
+                    events, timestamp, latency, spread = _take(
                         queues, places, sets, vertex, possible, waiting, everything, sent
                     )
                     latency += end - timestamp
                     at = 0
                 if vertex.kind == CONSUMER:
-                    found = latency_bin(latency)
-                    consume(state, histogram, sets, vertex, events, latency, at, found)
+                    consume(state, histogram, sets, vertex, (events, end, latency, spread), at)
                 else:
                     send(
                         state,
                         stores,
                         vertex,
-                        (events, end, latency),
+                        (events, end, latency, spread),
                         at,
                         end,
                     )
+                vertex.delay = vertex.delay + events * latency
+                vertex.done = vertex.done + events
             vertex.processed = vertex.processed + events
             vertex.sample_processed = vertex.sample_processed + events
             used = events * vertex.cost
@@ -234,12 +282,18 @@ def turn_of(
     now: float,
     begin: float,
     end: float,
-) -> tuple[float, float, float]:
-    """Return when a vertex can begin beside others, what it can do then, and what in a second."""
+) -> tuple[float, float, float, float]:
+    """Return when a vertex can begin beside others, and what it can do then.
+
+    And what it does in a second, and what it does alone before that, on one processor.
+    """
     width = min(vertex.parallelism, machine.processors)
     start = max(vertex.free, now if width == machine.processors else begin)
-    due = room_limit(state.queues, state.outs, vertex) > 0.0
-    due = due and is_due(state.windows, vertex, start)
+    if vertex.kind == BATCH:
+        due = state.batches[vertex.detail].events > 0.0
+    else:
+        due = room_limit(state.queues, state.outs, vertex) > 0.0
+        due = due and is_due(state.windows, vertex, start)
     if not due:
         sent = math.inf
         for number in range(vertex.first_queue, vertex.end_queue):
@@ -248,7 +302,15 @@ def turn_of(
                 sent = min(sent, sets[queue.base + queue.head * (HEADER + queue.width) + 1])
         start = max(start, sent) if sent < math.inf else start
     speed = machine.speed / machine.processors
-    return start, width * speed * (end - start), width * speed
+    seconds = end - start
+    most, alone = width * speed * seconds, 0.0
+    if vertex.kind == BATCH:
+        batch = state.batches[vertex.detail]
+        alone = batch.owed_setup if batch.events else batch.setup
+        most = speed * seconds
+        if alone < most:
+            most = alone + width * speed * (seconds - alone / speed)
+    return start, most, width * speed, alone
 
 
 @inlined
@@ -256,11 +318,117 @@ def needs(
     state: RunState, sets: Floats, vertex: Any, begin: float, sent: float
 ) -> tuple[bool, float]:
     """Return whether a vertex has something to do, and the instructions for all of it."""
-    limit = room_limit(state.queues, state.outs, vertex)
-    possible = min(waiting_events(state.queues, sets, vertex, sent), limit)
-    due = limit > 0.0 and is_due(state.windows, vertex, begin)
-    needed = possible * vertex.cost if possible > NOTHING else 0.0
-    return possible > NOTHING or due, needed
+    if vertex.kind == BATCH:
+        is_ready, needed = batch_needs(state, sets, vertex, begin, sent)
+    else:
+        limit = room_limit(state.queues, state.outs, vertex)
+        possible = min(waiting_events(state.queues, sets, vertex, sent), limit)
+        due = limit > 0.0 and is_due(state.windows, vertex, begin)
+        needed = possible * vertex.cost if possible > NOTHING else 0.0
+        is_ready = possible > NOTHING or due
+    return is_ready, needed
+
+
+@compiled_without_arrays
+def batch_needs(
+    state: RunState, sets: Floats, vertex: Any, begin: float, sent: float
+) -> tuple[bool, float]:
+    """Return whether a batch runs or could begin, and the instructions that it needs."""
+    batch = state.batches[vertex.detail]
+    has_room = room_limit(state.queues, state.outs, vertex) > 0.0
+    if batch.events:
+        return has_room, batch.owed
+    if begin < batch.origin + batch.intervals * batch.interval - SAME_TIME:
+        return False, 0.0
+    events = _batch_events(state, sets, vertex, sent)
+    return has_room and events > 0.0, batch.setup + events * batch.event
+
+
+@inlined
+def _batch_events(state: RunState, sets: Floats, vertex: Any, sent: float) -> float:
+    """Return how many events the next batch of a vertex has."""
+    waiting = waiting_events(state.queues, sets, vertex, sent)
+    return min(waiting, state.batches[vertex.detail].most) if waiting > NOTHING else 0.0
+
+
+@compiled_without_arrays
+def run_batch(
+    state: RunState,
+    stores: Stores,
+    vertex: Any,
+    vm: int,
+    instructions: float,
+    begin: float,
+    end: float,
+    sent: float,
+) -> None:
+    """Begin a batch if one is due, work on it, and send it if all of it is done."""
+    batch, machine = state.batches[vertex.detail], state.machines[vm]
+    if not room_limit(state.queues, state.outs, vertex) > 0.0:
+        return
+    if not batch.events:
+        is_ready, needed = batch_needs(state, stores.sets, vertex, begin, sent)
+        if is_ready:
+            if batch.interval:
+                passed = (begin - batch.origin + SAME_TIME) / batch.interval
+                batch.intervals = math.floor(passed) + 1
+            batch.owed, batch.owed_setup = needed, batch.setup
+            _take_batch(state, stores.sets, vertex, sent)
+            vertex.processed = vertex.processed + batch.events
+            vertex.sample_processed = vertex.sample_processed + batch.events
+            vertex.setup = vertex.setup + batch.setup
+    used = min(instructions, batch.owed)
+    batch.owed = batch.owed - used
+    batch.owed_setup = max(0.0, batch.owed_setup - used)
+    machine.used = machine.used + used
+    machine.sample_used = machine.sample_used + used
+    if not batch.events or batch.owed > NOTHING * (batch.setup + batch.event):
+        return
+    for position in range(vertex.width):
+        stores.sets[position] = state.uncounted[batch.first_total + position]
+    latency = batch.latency + (end - batch.timestamp)
+    vertex.delay = vertex.delay + batch.events * latency
+    vertex.done = vertex.done + batch.events
+    header = (batch.events, end, latency, batch.spread)
+    batch.events, batch.owed = 0.0, 0.0
+    send(state, stores, vertex, header, 0, end)
+
+
+@compiled_without_arrays
+def _take_batch(state: RunState, sets: Floats, vertex: Any, sent: float) -> None:
+    """Take the events of the next batch, set by set, from all queues in proportion."""
+    queues, places, uncounted = state.queues, state.places, state.uncounted
+    batch = state.batches[vertex.detail]
+    waiting = waiting_events(queues, sets, vertex, sent)
+    possible = _batch_events(state, sets, vertex, sent)
+    everything = waiting - possible <= NOTHING * waiting
+    uncounted[batch.first_total : batch.first_total + vertex.width] = 0.0
+    events = timestamp = latency = 0.0
+    oldest, youngest = math.inf, -math.inf
+    for number in range(vertex.first_queue, vertex.end_queue):
+        queue = queues[number]
+        wanted, all_of_it = part_of(queue, sets, sent, possible, waiting, everything)
+        while queue.count and (all_of_it or wanted > 0.0):
+            for position in range(queue.width):
+                sets[position] = 0.0
+            taken, its_timestamp, its_latency, its_spread = take_front(
+                queue, sets, wanted, all_of_it, 0
+            )
+            wanted -= taken
+            for position in range(queue.width):
+                uncounted[batch.first_total + places[queue.places + position]] += sets[position]
+            came = its_timestamp - its_latency
+            oldest, youngest = min(oldest, came - its_spread), max(youngest, came + its_spread)
+            if events:
+                timestamp = average(events, timestamp, taken, its_timestamp)
+                latency = average(events, latency, taken, its_latency)
+                events += taken
+            else:
+                events, timestamp, latency = taken, its_timestamp, its_latency
+        if not queue.count:
+            queue.cardinality = 0.0
+    batch.events, batch.timestamp, batch.latency = events, timestamp, latency
+    batch.spread = max(0.0, (youngest - oldest) / 2)
 
 
 @inlined
@@ -268,7 +436,7 @@ def send(
     state: RunState,
     stores: Stores,
     vertex: Any,
-    header: tuple[float, float, float],
+    header: tuple[float, float, float, float],
     totals: int,
     now: float,
 ) -> None:
@@ -280,7 +448,7 @@ def send(
         selected = header[0] * queue.selectivity
         if not selected or not queue.runs:
             continue
-        chosen = (selected, header[1], header[2])
+        chosen = (selected, header[1], header[2], header[3])
         if queue.link < 0:
             at = enqueue(queue, number, state.holds, sets, marks, chosen)
             for position in range(queue.width):
@@ -295,12 +463,11 @@ def consume(
     histogram: Floats,
     sets: Floats,
     vertex: Any,
-    events: float,
-    latency: float,
+    header: tuple[float, float, float, float],
     at: int,
-    latency_in: int,
 ) -> None:
-    """Add a set to a consumer's output, and note its latency, which is in this bin."""
+    """Add a set to a consumer's output, and note its latencies."""
+    events, _, latency, spread = header
     consumed, paths = state.consumed, state.paths
     consumer = state.consumers[vertex.detail]
     if consumer.events:
@@ -317,7 +484,28 @@ def consume(
     consumer.sample_events = consumer.sample_events + events
     consumer.sample_delay = consumer.sample_delay + events * latency
     consumer.sample_totals = consumer.sample_totals + totals
-    histogram[consumer.place, latency_in] += events
+    if spread:
+        note_spread(histogram, consumer.place, events, latency, spread)
+    else:
+        histogram[consumer.place, latency_bin(latency)] += events
+
+
+@compiled_without_arrays
+def note_spread(
+    histogram: Floats, place: int, events: float, latency: float, spread: float
+) -> None:
+    """Note latencies of which all from `latency - spread` to `latency + spread` are as likely."""
+    least, greatest = latency - spread, latency + spread
+    if not greatest > least:
+        histogram[place, latency_bin(latency)] += events
+        return
+    found, last = latency_bin(least), latency_bin(greatest)
+    before = least
+    while found <= last:
+        after = _BIN_ENDS[found] if found < last else greatest
+        histogram[place, found] += events * ((after - before) / (greatest - least))
+        before = after
+        found += 1
 
 
 @inlined
@@ -339,16 +527,18 @@ def _take(
     waiting: float,
     everything: bool,
     sent: float,
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float, float]:
     """Dequeue from all queues in proportion; the totals of the sum are then those at hand."""
-    events = timestamp = latency = 0.0
+    events = timestamp = latency = spread = 0.0
     width = vertex.width
     for position in range(width):
         sets[position] = 0.0
     for number in range(vertex.first_queue, vertex.end_queue):
         queue = queues[number]
         wanted, all_of_it = part_of(queue, sets, sent, possible, waiting, everything)
-        taken, its_timestamp, its_latency = take_from(queue, sets, wanted, all_of_it, width)
+        taken, its_timestamp, its_latency, its_spread = take_from(
+            queue, sets, wanted, all_of_it, width
+        )
         if not taken:
             continue
         for position in range(queue.width):
@@ -356,10 +546,13 @@ def _take(
         if events:
             timestamp = average(events, timestamp, taken, its_timestamp)
             latency = average(events, latency, taken, its_latency)
+            if spread or its_spread:
+                spread = average(events, spread, taken, its_spread)
             events += taken
         else:
             events, timestamp, latency = taken, its_timestamp, its_latency
-    return events, timestamp, latency
+            spread = its_spread
+    return events, timestamp, latency, spread
 
 
 @compiled_without_arrays
@@ -381,11 +574,13 @@ def _accumulate(
     for place in range(inputs):
         queue = queues[vertex.first_queue + place]
         wanted, all_of_it = part_of(queue, sets, sent, possible, waiting, everything)
-        taken, timestamp, latency = take_from(queue, sets, wanted, all_of_it, 0)
+        taken, timestamp, latency, _ = take_from(queue, sets, wanted, all_of_it, 0)
         if not taken:
             continue
         events += taken
         latency += end - timestamp
+        vertex.delay = vertex.delay + taken * latency
+        vertex.done = vertex.done + taken
         slot = window.first_slot + window.index * inputs + place
         before = slots[slot, 0]
         if before:
@@ -421,7 +616,7 @@ def close_windows(state: RunState, stores: Stores, vertex: Any, begin: float, en
                     state,
                     stores,
                     vertex,
-                    (events, begin, latency),
+                    (events, begin, latency, 0.0),
                     0,
                     end,
                 )

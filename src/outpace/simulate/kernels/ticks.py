@@ -10,34 +10,38 @@ import math
 
 import numpy as np
 
-from outpace.compiler.kernel import compiled, compiled_without_arrays
+from outpace.compiler.kernel import compiled, compiled_without_arrays, inlined
 from outpace.simulate.kernels.flights import drop, drop_arrivals, receive, redirect
 from outpace.simulate.kernels.records import (
     ROOM,
     Floats,
     History,
     Integers,
+    Marks,
     RunState,
     Settings,
     Stores,
 )
 from outpace.simulate.kernels.rings import drop_after, enqueue, make_room, take_from
 from outpace.simulate.kernels.rounds import (
-    allocate,
     find_ready,
     forget_warm_up,
     nothing_of,
     write_history,
 )
 from outpace.simulate.kernels.steps import (
+    BATCH,
     WINDOWED,
+    Grant,
     close_windows,
+    granted_to,
     needs,
     open_events,
+    run_batch,
     run_vertices,
     turn_of,
 )
-from outpace.simulate.strategies import LEFTOVER, ROUNDS
+from outpace.simulate.strategies import LAST, LEFTOVER, ROUNDS
 
 
 @compiled
@@ -52,9 +56,9 @@ def run_group(
 ) -> Stores:
     """Simulate the machines of a group from one tick to another."""
     stores = make_room(state.queues, stores)
-    granted = np.zeros(vertices[1] - vertices[0])
+    ready = np.zeros(vertices[1] - vertices[0], np.uint8)
     for tick in range(ticks[0], ticks[1]):
-        stores = _run_tick(state, stores, history, settings, machines, vertices, tick, granted)
+        stores = _run_tick(state, stores, history, settings, machines, vertices, tick, ready)
     return stores
 
 
@@ -67,7 +71,7 @@ def _run_tick(
     machines: tuple[int, int],
     vertices: tuple[int, int],
     tick: int,
-    granted: Floats,
+    ready: Marks,
 ) -> Stores:
     """Simulate a tick of the machines of a group."""
     if tick == settings.warm_up_ticks:
@@ -80,7 +84,7 @@ def _run_tick(
             if stores.marks[ROOM]:
                 stores = make_room(state.queues, stores)
         if machine.up and machine.first < machine.end:
-            stores = _run_machine(state, stores, history.histogram, settings, vm, tick, granted)
+            stores = _run_machine(state, stores, history.histogram, settings, vm, tick, ready)
         else:
             drop_arrivals(state, stores, vm, (tick + 1) * settings.tick)
     if (tick + 1) % settings.ticks_per_sample == 0 or tick + 1 == settings.ticks:
@@ -116,6 +120,10 @@ def enter_phase(
             window = state.windows[vertex.detail]
             _empty_window(state, number)
             window.origin, window.periods, window.index = begin, 0, 0
+        elif vertex.kind == BATCH:
+            batch = state.batches[vertex.detail]
+            batch.origin, batch.intervals = begin, 0
+            batch.events, batch.owed, batch.owed_setup = 0.0, 0.0, 0.0
     redirect(state, stores, machines[0], machines[1])
 
 
@@ -140,7 +148,7 @@ def _produce(
             continue
         queue = queues[vertex.first_queue]
         total = events
-        if settings.discard:
+        if vertex.discards:
             # The events of a tick did not come all at once, so they fit by themselves.
             room = max(0.0, max(vertex.bound, events) - queue.cardinality)
             if events > room:
@@ -148,7 +156,7 @@ def _produce(
                 total = room / events * events
                 events = room
         if events:
-            header = (events, tick * settings.tick, 0.0)
+            header = (events, tick * settings.tick, 0.0, 0.0)
             at = enqueue(queue, vertex.first_queue, state.holds, stores.sets, stores.marks, header)
             stores.sets[at] = total
     return place
@@ -162,7 +170,7 @@ def _run_machine(
     settings: Settings,
     vm: int,
     tick: int,
-    granted: Floats,
+    ready: Marks,
 ) -> Stores:
     """Run vertices, and once none has anything to do, let time pass to the next arrival."""
     machine = state.machines[vm]
@@ -173,7 +181,7 @@ def _run_machine(
     span = (begin, end)
     while True:
         begin, stores = _run_schedule(
-            state, stores, histogram, settings, vm, span, begin, instructions, granted
+            state, stores, histogram, vm, span, begin, instructions, ready
         )
         if machine.inbox < 0 or stores.flights[machine.inbox].time >= end:
             return stores
@@ -187,31 +195,38 @@ def _run_schedule(
     state: RunState,
     stores: Stores,
     histogram: Floats,
-    settings: Settings,
     vm: int,
     span: tuple[float, float],
     begin: float,
     instructions: float,
-    granted: Floats,
+    ready: Marks,
 ) -> tuple[float, Stores]:
     """Run vertices as the scheduling says, one slice after the other (lines 5 to 15)."""
     machine = state.machines[vm]
     left = instructions
-    granted[: machine.end - machine.first] = 1.0
+    # At first all are to get some, whether they need it or not.
+    count, cost, everyone = machine.end - machine.first, machine.cost, True
     for _ in range(ROUNDS):
-        allocate(state, vm, settings.weighted, left, granted)
+        if not everyone and left <= LAST * instructions:
+            grant = Grant(everyone, False, left, 0.0)
+        elif machine.weighted:
+            grant = Grant(everyone, True, left, cost)
+        else:
+            grant = Grant(everyone, False, left / count, 0.0)
         if machine.processors == 1:
             begin, left, done, stores = _run_round(
-                state, stores, histogram, settings.dynamic, vm, begin, left, granted
+                state, stores, histogram, vm, begin, left, ready, grant
             )
         else:
             done = False
             begin, left, stores = _run_beside(
-                state, stores, histogram, settings.dynamic, vm, span, begin, left, granted
+                state, stores, histogram, vm, span, begin, left, ready, grant
             )
-        if not settings.dynamic or done or left <= LEFTOVER * instructions:
+        if not machine.dynamic or done or left <= LEFTOVER * instructions:
             break
-        if not find_ready(state, stores.sets, vm, begin, span, granted):
+        everyone = False
+        count, cost = find_ready(state, stores.sets, vm, begin, span, ready)
+        if not count:
             break
     return begin, stores
 
@@ -221,35 +236,68 @@ def _run_round(
     state: RunState,
     stores: Stores,
     histogram: Floats,
-    dynamic: bool,
     vm: int,
     begin: float,
     left: float,
-    granted: Floats,
+    ready: Marks,
+    grant: Grant,
 ) -> tuple[float, float, bool, Stores]:
     """Run each vertex of a machine at most once; return the time, what is left, and `done`."""
     machine = state.machines[vm]
+    dynamic = machine.dynamic > 0
     place = machine.first - machine.first
     finished = True
     while place < machine.end - machine.first:
         place, begin, left, done = run_vertices(
-            state, stores, histogram, granted, dynamic, vm, place, begin, left, -1.0, math.inf
+            state, stores, histogram, ready, grant, dynamic, vm, place, begin, left, -1.0, math.inf
         )
         finished = finished and done
         if stores.marks[ROOM]:
             stores = make_room(state.queues, stores)
         elif place < machine.end - machine.first:
             vertex = state.vertices[state.placement[machine.first + place]]
+            given = 0.0
+            if grant.everyone or ready[place]:
+                given = granted_to(grant, vertex.cost)
             if dynamic:
                 _, needed = needs(state, stores.sets, vertex, begin, math.inf)
-                granted[place] = min(granted[place], needed)
-            left -= granted[place]
-            end = begin + granted[place] / machine.speed
-            stores = _run_slice(state, stores, histogram, granted, vm, place, begin, end)
+                given = min(min(given, left), needed)
+            left -= given
+            end = begin + given / machine.speed
+            stores = _run_slice(state, stores, histogram, ready, vm, place, given, begin, end)
             begin = end
             place += 1
             finished = False
     return begin, left, finished, stores
+
+
+@inlined
+def _run_alone(
+    state: RunState,
+    stores: Stores,
+    histogram: Floats,
+    ready: Marks,
+    vm: int,
+    place: int,
+    instructions: float,
+    times: tuple[float, float, float],
+) -> Stores:
+    """Run one vertex from a time to another, with what was sent to it up to a third."""
+    machine = state.machines[vm]
+    vertex = state.vertices[state.placement[machine.first + place]]
+    begin, end, sent = times
+    if vertex.kind == BATCH:
+        run_batch(state, stores, vertex, vm, instructions, begin, end, sent)
+    else:
+        if vertex.kind == WINDOWED:
+            stores = close_windows(state, stores, vertex, begin, end)
+        grant = Grant(True, False, instructions, 0.0)
+        run_vertices(
+            state, stores, histogram, ready, grant, end < 0.0, vm, place, begin, 0.0, end, sent
+        )
+    if stores.marks[ROOM]:
+        stores = make_room(state.queues, stores)
+    return stores
 
 
 @compiled
@@ -257,39 +305,24 @@ def _run_slice(
     state: RunState,
     stores: Stores,
     histogram: Floats,
-    granted: Floats,
+    ready: Marks,
     vm: int,
     place: int,
+    instructions: float,
     begin: float,
     end: float,
 ) -> Stores:
-    """Run a vertex whose window is due, or in parts because sets arrive meanwhile."""
+    """Run a batch or a vertex whose window is due, or in parts because sets arrive meanwhile."""
     machine = state.machines[vm]
-    vertex = state.vertices[state.placement[machine.first + place]]
-    instructions = granted[place]
     while True:
         until = end
         part = instructions
         if machine.inbox >= 0 and begin < stores.flights[machine.inbox].time < end:
             until = stores.flights[machine.inbox].time
             part = instructions * (until - begin) / (end - begin)
-        stores = close_windows(state, stores, vertex, begin, until)
-        granted[place] = part
-        run_vertices(
-            state,
-            stores,
-            histogram,
-            granted,
-            until < 0.0,
-            vm,
-            place,
-            begin,
-            0.0,
-            until,
-            math.inf,
+        stores = _run_alone(
+            state, stores, histogram, ready, vm, place, part, (begin, until, math.inf)
         )
-        if stores.marks[ROOM]:
-            stores = make_room(state.queues, stores)
         stores = receive(state, stores, vm, until)
         if until == end:
             return stores
@@ -302,41 +335,43 @@ def _run_beside(
     state: RunState,
     stores: Stores,
     histogram: Floats,
-    dynamic: bool,
     vm: int,
     span: tuple[float, float],
     begin: float,
     left: float,
-    granted: Floats,
+    ready: Marks,
+    grant: Grant,
 ) -> tuple[float, float, Stores]:
     """Run each vertex at most once, beside others; return the time by work, and what is left."""
     machine = state.machines[vm]
+    dynamic = machine.dynamic > 0
     for place in range(machine.end - machine.first):
         number = state.placement[machine.first + place]
         vertex = state.vertices[number]
         if dynamic and not state.holds[number]:
             continue
-        start, most, speed = turn_of(state, stores.sets, vertex, machine, begin, span[0], span[1])
-        given = granted[place]
+        start, most, speed, alone = turn_of(
+            state, stores.sets, vertex, machine, begin, span[0], span[1]
+        )
+        given = 0.0
+        if grant.everyone or ready[place]:
+            given = granted_to(grant, vertex.cost)
         if dynamic:
-            ready, needed = needs(state, stores.sets, vertex, start, start)
-            ready = ready and most > nothing_of(machine, span)
-            if not ready or (vertex.cost and not given):
+            given = min(given, left)
+            is_ready, needed = needs(state, stores.sets, vertex, start, start)
+            is_ready = is_ready and most > nothing_of(machine, span)
+            if not is_ready or (vertex.cost and not given):
                 continue
             given = min(given, min(needed, most))
         left -= given
         given = max(0.0, min(given, most))
         begin += given / machine.speed
-        end = max(begin, start + given / speed)
-        if vertex.kind == WINDOWED:
-            stores = close_windows(state, stores, vertex, start, end)
-        granted[place] = given
-        run_vertices(
-            state, stores, histogram, granted, end < 0.0, vm, place, start, 0.0, end, start
-        )
+        alone = min(given, alone)
+        seconds = alone / (machine.speed / machine.processors) + (given - alone) / speed
+        end = max(begin, start + seconds)
+        times = (start, end, start)
+        stores = _run_alone(state, stores, histogram, ready, vm, place, given, times)
         vertex.free = end
-        if stores.marks[ROOM]:
-            stores = make_room(state.queues, stores)
         if machine.inbox >= 0:
             stores = receive(state, stores, vm, begin)
     return begin, left, stores
@@ -349,11 +384,15 @@ def _clear(state: RunState, sets: Floats, number: int) -> None:
     waiting = 0.0
     for place in range(vertex.first_queue, vertex.end_queue):
         queue = state.queues[place]
-        events, _, _ = take_from(queue, sets, 0.0, True, 0)
+        events, _, _, _ = take_from(queue, sets, 0.0, True, 0)
         waiting += events
     if vertex.kind == WINDOWED:
         waiting = state.windows[vertex.detail].uncounted_events + waiting
         _empty_window(state, number)
+    elif vertex.kind == BATCH:
+        batch = state.batches[vertex.detail]
+        waiting = batch.events + waiting
+        batch.events, batch.owed = 0.0, 0.0
     drop(vertex, waiting)
     for place in range(vertex.first_out, vertex.end_out):
         queue = state.queues[state.outs[place]]
