@@ -53,7 +53,7 @@ def plain_reason(task: Task) -> str:
         return f"the pattern has more than {BITS_MAX} variables, or ways to go on at one place"
     if plan_path(task) is None:
         return "a condition reads MATCH_NUMBER"
-    return "all matches are wanted, conditions read the match, and one match rules out another"
+    return "WITHIN is over a time that falls"
 
 
 def matcher_name(matcher: Matcher) -> str:

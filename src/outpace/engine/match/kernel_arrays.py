@@ -14,7 +14,7 @@ from outpace.engine.arrays import Numbers
 from outpace.engine.kernels import search
 from outpace.engine.match.after import skip_variables
 from outpace.engine.match.contract import Task
-from outpace.engine.match.count_ambiguity import repeats_runs
+from outpace.engine.match.count_ambiguity import is_ambiguous, repeats_runs
 from outpace.engine.match.program import ACCEPT, Hold, Negation, Program, Transition, completing
 from outpace.pattern.ast import Link
 from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
@@ -135,7 +135,8 @@ def rules(task: Task, path_variables: Iterable[int]) -> search.SearchRules:
     query = bound.query
     skip = query.effective_skip
     path = _bits(path_variables)
-    limits = [limit.count for limit in query.limits if limit.per is Per.PARTITION]
+    limits = {limit.per: limit.count for limit in query.limits}
+    every = query.effective_selection is Selection.ALL
     kind = search.WITHIN_NONE
     if bound.within is not None:
         assert query.bound is not None
@@ -149,14 +150,23 @@ def rules(task: Task, path_variables: Iterable[int]) -> search.SearchRules:
         matches_empty=program.matches_empty,
         within_kind=kind,
         skip=_SKIPS[skip.skip],
+        skip_free=skip.skip is Skip.NONE,
         skip_bits=_bits(skip_variables(bound)),
         skip_strict=skip.strict,
         consume=_CONSUMES[query.consumption],
-        limit=limits[0] if limits else -1,
+        limit=limits.get(Per.PARTITION, -1),
         memo=path == 0 and not task.timeouts,
         budget=task.step_budget,
         work=task.pace.work,
-        every=query.effective_selection is Selection.ALL,
+        every=every,
+        ruled=every
+        and (
+            skip.skip is not Skip.NONE
+            or query.consumption is not Consume.NONE
+            or Per.PARTITION in limits
+        ),
+        per_start=limits.get(Per.START, -1),
+        repeats=every and is_ambiguous(program),
         tells=_tells(task),
     )
 

@@ -112,7 +112,8 @@ class KernelSearch:
         turns = Turns(self.task, block.size)
         rooms = [buffers]
         if kernel is kernels.search:
-            rooms.append(told or MatchRoom.none(block.size))
+            none = MatchRoom.none(block.size)
+            rooms += [told or none, MatchRoom.of(block.size) if rules.ruled else none]
         while True:
             given = (each.arrays for each in rooms)
             status = kernel(step, self._program, rules, rows, path, room.stack, cursor, *given)
@@ -126,6 +127,8 @@ class KernelSearch:
                 buffers.grow()
             elif status == kernels.TOLD_FULL:
                 rooms[1].grow()
+            elif status == kernels.RUNS_FULL:
+                rooms[2].grow()
             elif status == kernels.STACK_FULL:
                 room.deepen(path)
             elif status == kernels.MEMO_FULL:
@@ -263,7 +266,7 @@ def _stack(frames: int, memo: int, path: PathInput) -> Stack:
         memo_keys=np.zeros(memo, np.int64),
         memo_stamps=np.zeros(memo, np.int64),
         memo_state=np.zeros(4, np.int64),
-        paused=np.zeros(7, np.int64),
+        paused=np.zeros(9, np.int64),
     )
 
 
@@ -349,7 +352,8 @@ def first_ordinals(block: Block) -> Integers:
 def cursor_at(block: Block, resume: Resume) -> Cursor:
     """Return where the search of a block goes on."""
     begin = block.segments[:-1]
-    next_row = begin + (resume.next_start - first_ordinals(block))
+    shift = begin - first_ordinals(block)
+    next_row = resume.next_start + shift
     return Cursor(
         segment=np.zeros(1, np.int64),
         # Kernels go where they are sent, and a saved state may say anything.
@@ -360,6 +364,8 @@ def cursor_at(block: Block, resume: Resume) -> Cursor:
         wanted=np.zeros(0, np.uint8),
         looked=np.zeros(0, np.int64),
         consumed=np.zeros(0, np.uint8),
+        barrier=resume.barrier + shift,
+        completed=resume.completed_to + shift,
     )
 
 
