@@ -195,7 +195,10 @@ class Joins(NamedTuple):
 
 
 class PathInput(NamedTuple):
-    """The input of compiled predicates: columns of both kinds, validity, and empty registers."""
+    """The input of compiled predicates: columns of both kinds, validity, and empty registers.
+
+    The last integer is the number of the match that is searched for.
+    """
 
     integers: Numbers
     floats: Numbers
@@ -441,6 +444,7 @@ def search(
                 paused[HELD_TOLD_TAKES] = told_counts[1]
                 paused[HELD_REACH] = reach
                 paused[HELD_PASSED] = passed
+                path.integers[-1] = number[segment] + 1
                 if ruled:
                     runs.counts[0] = 0
                     runs.counts[1] = 0

@@ -134,6 +134,7 @@ def search_strict(
             else:
                 memo_state[2] += 1
                 memo_state[3] = memo_state[0]
+                path.integers[-1] = number[segment] + 1
             stamp = memo_state[2]
             # A search pauses right after a take, when nothing has been tried after it.
             move = first_move[state]

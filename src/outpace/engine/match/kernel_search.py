@@ -55,15 +55,9 @@ _INT32_MAX = np.iinfo(np.int32).max
 
 def make_search(task: Task) -> KernelSearch | None:
     """Return the compiled search of a task, or None where only the twin will do."""
-    bound = task.bound
-    if (
-        not fits_bits(task.program)
-        # Where time runs backwards, no event ends the wait.
-        or (bound.within is not None and bound.descending[0])
-    ):
+    if not fits_bits(task.program):
         return None
-    plan = plan_path(task)
-    return None if plan is None else KernelSearch(task, plan)
+    return KernelSearch(task, plan_path(task))
 
 
 class KernelSearch:
@@ -185,15 +179,17 @@ class KernelSearch:
         predicates = bound_predicates(replace(self.task, bound=bound))(block)
         asking: dict[int, Ask] = {}
 
-        def ask(variable: int, depth: int, row: int, begin: int, rows: int, labels: int) -> int:
+        def ask(
+            variable: int, depth: int, row: int, begin: int, rows: int, labels: int, number: int
+        ) -> int:
             if begin not in asking:
                 asking.clear()
                 segment = int(np.searchsorted(block.segments, begin, "right")) - 1
                 asking[begin] = predicates.asking(segment)
             run = [taken - begin for taken in integers_at(rows, depth)]
-            return asking[begin](variable, row - begin, run, integers_at(labels, depth), 0)
+            return asking[begin](variable, row - begin, run, integers_at(labels, depth), number)
 
-        return Called(ask, 6)
+        return Called(ask, 7)
 
     def _fail(self, status: int, cursor: Cursor, budget: int) -> None:
         if status == kernels.OVER_BUDGET:
