@@ -78,6 +78,9 @@ REACHED_END = (1 << 63) - 1
 #: A row behind all rows.
 NO_ROW = (1 << 63) - 1
 
+#: So many variables have a place in `ProgramArrays.named` for each word.
+NAMED = 64
+
 #: Marks in `Stack.timed_out`.
 TIMED_OUT, FRUITFUL, ENDED_HERE, LONGER = 1, 2, 4, 8
 
@@ -98,7 +101,11 @@ _SEARCHED = 16
 class ProgramArrays(NamedTuple):
     """A program as arrays. State 0 is before the first event, state p + 1 after position p.
 
-    Sets of variables are bits. `first_move[state]` and `first_hold[move]` are bounds of ranges;
+    Sets of variables are bits of the state's masks: those of state s are the masks of rows from
+    `word[s]` times the rows on, and bit b of them is the variable `named[NAMED * word[s] + b]`.
+    `path` has for each word the variables whose predicates read the match, `fits` for each move the
+    bit of its target's variable, and `skips` marks the variables that AFTER MATCH SKIP names.
+    `first_move[state]` and `first_hold[move]` are bounds of ranges;
     `group_end[move]` is the first ACCEPT from that move on, or the end of the state's moves, and
     `group_bits[move]` the moves up to there, as bits counted within the state. `guarded` marks the
     ACCEPTs that depend on more than being reached. `strict_next` has the variables that the very
@@ -123,28 +130,33 @@ class ProgramArrays(NamedTuple):
     ends_next: Numbers
     waits: Numbers
     strict_next: Numbers
+    word: Numbers
+    named: Numbers
+    path: Numbers
+    fits: Numbers
+    skips: Numbers
 
 
 class SearchRules(NamedTuple):
     """The rules of a query beside its pattern; `limit` -1 means none.
 
-    `start_bits` are the variables that can be first, and `second_bits` those that must come right
-    after, where that holds for every match, else 0. The search of one start is given up after
-    `budget` steps; a call pauses after about `work` steps and rows looked at. With `every`, all
-    runs of each start are wanted, not the preferred one alone; with `ruled` those that no match
-    rules out, in the order of starts, at most `per_start` of each (-1: no limit). `repeats` says
-    that runs may be the same match. `tells` says which partial matches are wanted, of starts
-    without a match.
+    There are `words` of masks, and with `path` predicates that read the match. `start_bits` are the
+    variables that can be first, and `second_bits` those that must come right after, where that
+    holds for every match, else 0. The search of one start is given up after `budget` steps; a call
+    pauses after about `work` steps and rows looked at. With `every`, all runs of each start are
+    wanted, not the preferred one alone; with `ruled` those that no match rules out, in the order of
+    starts, at most `per_start` of each (-1: no limit). `repeats` says that runs may be the same
+    match. `tells` says which partial matches are wanted, of starts without a match.
     """
 
-    path: int
+    words: int
+    path: bool
     start_bits: int
     second_bits: int
     matches_empty: bool
     within_kind: int
     skip: int
     skip_free: bool
-    skip_bits: int
     skip_strict: bool
     consume: int
     limit: int
@@ -333,7 +345,8 @@ def search(
     start where a match may rule out another; their `number` says what became of each.
     """
     masks, times = rows.masks, rows.times
-    size = len(masks)
+    size = len(masks) // rules.words
+    word_of, fits_bit, skips = program.word, program.fits, program.skips
     first_move, target, link = program.first_move, program.target, program.link
     until, waits, strict_next = program.until, program.waits, program.strict_next
     first_hold, hold_bits, hold_until = program.first_hold, program.hold, program.hold_until
@@ -360,7 +373,7 @@ def search(
     join_of, registers = joins.of_state, len(path.first_integers)
     floor, first_ordinal = rows.floor, rows.first_ordinal
     frames = len(frame_state)
-    uses_path = rules.path != 0
+    uses_path = rules.path
     # Pointers for compiled predicates, taken once: making them costs more than a call.
     rows_at, labels_at = run_rows.ctypes, run_labels.ctypes
     integers_at, floats_at = integers.ctypes, floats.ctypes
@@ -473,6 +486,7 @@ def search(
                     return PAUSED
                 state = frame_state[depth]
                 row = frame_row[depth]
+                here = word_of[state] * size
                 base, top = first_move[state], first_move[state + 1]
                 group = frame_group[depth]
                 group_end = group_ends[group] if group < top else top
@@ -515,13 +529,14 @@ def search(
                                     elif rules.within_kind == WITHIN_PREVIOUS:
                                         while (
                                             event < end
-                                            and np.int64(masks[event]) & wanted == 0
+                                            and np.int64(masks[here + event]) & wanted == 0
                                             and times[event] < deadline
                                         ):
                                             event += 1
                                     else:
                                         while (
-                                            event < bound and np.int64(masks[event]) & wanted == 0
+                                            event < bound
+                                            and np.int64(masks[here + event]) & wanted == 0
                                         ):
                                             event += 1
                                 timed_out = event >= bound and event < end
@@ -543,14 +558,15 @@ def search(
                                     else:
                                         outcome = PENDING
                                     break
-                        bits = np.int64(masks[event])
+                        bits = np.int64(masks[here + event])
                         reach = max(reach, event + 1)
                         if event == first and move == group and state > 0:
                             hit = ends_next[state] & bits
                             if hit:
                                 held = _fits_one(
                                     step,
-                                    rules.path,
+                                    program,
+                                    word_of[state],
                                     hit,
                                     depth,
                                     event,
@@ -575,7 +591,8 @@ def search(
                                 if hit:
                                     held = _fits_one(
                                         step,
-                                        rules.path,
+                                        program,
+                                        word_of[state],
                                         hit,
                                         depth,
                                         event,
@@ -599,7 +616,8 @@ def search(
                                     if hit:
                                         held = _fits_one(
                                             step,
-                                            rules.path,
+                                            program,
+                                            word_of[state],
                                             hit,
                                             depth,
                                             event,
@@ -621,7 +639,8 @@ def search(
                                     if hit:
                                         held = _fits_one(
                                             step,
-                                            rules.path,
+                                            program,
+                                            word_of[state],
                                             hit,
                                             depth,
                                             event,
@@ -642,7 +661,7 @@ def search(
                                 else:
                                     position = target[move]
                                     variable = variables[position]
-                                    fits = bits >> variable & 1 != 0
+                                    fits = bits >> fits_bit[move] & 1 != 0
                                     if flags[move] & AT_START:
                                         fits = (
                                             fits and event == begin and first_ordinal[segment] == 0
@@ -676,7 +695,8 @@ def search(
                                         taken = True
                                         wanted = strict_next[position + 1]
                                         if wanted != 0 and event + 1 < bound:
-                                            taken = np.int64(masks[event + 1]) & wanted != 0
+                                            there = word_of[position + 1] * size + event + 1
+                                            taken = np.int64(masks[there]) & wanted != 0
                                             reach = max(reach, event + 2)
                                         if taken and memo_on:
                                             key = position * size + event
@@ -697,7 +717,8 @@ def search(
                         if hit and alive:
                             held = _fits_one(
                                 step,
-                                rules.path,
+                                program,
+                                word_of[state],
                                 hit,
                                 depth,
                                 event,
@@ -829,9 +850,7 @@ def search(
                 cursor.reach[segment] = paused[HELD_REACH]
                 cursor.passed[segment] = paused[HELD_PASSED]
                 work += runs.counts[0]
-                came_to = _emit_start(
-                    rules, variables, runs, out, cursor, times, segment, start, end
-                )
+                came_to = _emit_start(rules, program, runs, out, cursor, times, segment, start, end)
                 if came_to < WAITING:
                     _forget_start(paused, cursor, segment, start, out, told)
                     return came_to
@@ -876,9 +895,7 @@ def search(
                     found = -1
                     for take in range(depth):
                         variable = variables[frame_state[take + 1] - 1]
-                        if rules.skip_bits >> variable & 1 and (
-                            found < 0 or rules.skip == SKIP_TO_LAST
-                        ):
+                        if skips[variable] and (found < 0 or rules.skip == SKIP_TO_LAST):
                             found = run_rows[take]
                     if found > start:
                         following = found
@@ -993,7 +1010,7 @@ def _forget_start(
 @compiled_within
 def _emit_start(
     rules: SearchRules,
-    variables: Numbers,
+    program: ProgramArrays,
     runs: Buffers,
     out: Buffers,
     cursor: Cursor,
@@ -1007,6 +1024,7 @@ def _emit_start(
     Says what became of the start: WAITING, DECIDED, EXHAUSTED, or how the call ends. What had to be
     known for it is added to `reach` and `passed` of the cursor.
     """
+    variables = program.variable
     count = runs.counts[0]
     emitted = 0
     found = 0
@@ -1020,16 +1038,19 @@ def _emit_start(
         if last == NO_ROW:
             break
         group = last
+        reach, passed = cursor.reach[segment], cursor.passed[segment]
         for run in range(count):
-            if runs.rows[runs.ends[run + 1] - 1] == last and runs.number[run] == PENDING:
-                if not (rules.repeats and _is_noted(runs, run, variables)):
-                    cursor.completed[segment] = last
-                    return WAITING
-        for run in range(count):
-            if runs.rows[runs.ends[run + 1] - 1] == last:
-                if not (rules.repeats and _is_noted(runs, run, variables)):
-                    cursor.reach[segment] = max(cursor.reach[segment], runs.reach[run])
-                    cursor.passed[segment] = max(cursor.passed[segment], runs.passed[run])
+            if runs.rows[runs.ends[run + 1] - 1] != last:
+                continue
+            if rules.repeats and _is_noted(runs, run, variables):
+                continue
+            if runs.number[run] == PENDING:
+                cursor.completed[segment] = last
+                return WAITING
+            reach = max(reach, runs.reach[run])
+            passed = max(passed, runs.passed[run])
+        cursor.reach[segment] = reach
+        cursor.passed[segment] = passed
         for run in range(count):
             low, high = runs.ends[run], runs.ends[run + 1]
             if runs.rows[high - 1] != last or runs.number[run] != MATCHED:
@@ -1049,7 +1070,7 @@ def _emit_start(
                 elif rules.skip >= SKIP_TO_FIRST:
                     target = -1
                     for take in range(low, high):
-                        fits = rules.skip_bits >> variables[runs.positions[take]] & 1
+                        fits = program.skips[variables[runs.positions[take]]]
                         if fits and (target < 0 or rules.skip == SKIP_TO_LAST):
                             target = runs.rows[take]
                     if rules.skip_strict and target <= start:
@@ -1129,7 +1150,8 @@ def _settle_told(told: Buffers, first: int, times: Numbers, reach: int, passed: 
 @compiled_within
 def _fits_one(
     step: Any,
-    path_bits: int,
+    program: ProgramArrays,
+    word: int,
     bits: int,
     depth: int,
     event: int,
@@ -1143,11 +1165,12 @@ def _fits_one(
     path: PathInput,
 ) -> int:
     """Say whether an event fits one of the variables whose masks let it pass; -1: a failure."""
-    if bits & ~path_bits:
+    if bits & ~program.path[word]:
         return 1
     run_rows[depth] = event
-    for variable in range(63):
-        if bits >> variable & 1:
+    for bit in range(63):
+        if bits >> bit & 1:
+            variable = program.named[NAMED * word + bit]
             run_labels[depth] = variable
             held = step(
                 variable,
@@ -1189,7 +1212,9 @@ def _accepts(
 ) -> _Verdict:
     """Say whether a run may end here: its anchors hold and no negated step follows."""
     begin, end, stop = rows.begin[segment], rows.visible[segment], rows.stop[segment]
-    size = len(rows.masks)
+    size = len(rows.masks) // rules.words
+    word = program.word[state]
+    here = word * size
     reach = 0
     passed = NO_TIME
     flags = program.flags[move]
@@ -1205,11 +1230,12 @@ def _accepts(
     if absent_next:
         if row + 1 < end:
             reach = max(reach, row + 2)
-            hit = absent_next & np.int64(rows.masks[row + 1])
+            hit = absent_next & np.int64(rows.masks[here + row + 1])
             if hit:
                 held = _fits_one(
                     step,
-                    rules.path,
+                    program,
+                    word,
                     hit,
                     depth,
                     row + 1,
@@ -1247,11 +1273,12 @@ def _accepts(
                 reach = REACHED_END
                 break
             reach = max(reach, event + 1)
-            hit = absent & np.int64(rows.masks[event])
+            hit = absent & np.int64(rows.masks[here + event])
             if hit:
                 held = _fits_one(
                     step,
-                    rules.path,
+                    program,
+                    word,
                     hit,
                     depth,
                     event,

@@ -10,7 +10,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.graph import GraphMatcher, make_graph_matcher
 from outpace.engine.match.join_matcher import JoinMatcher
 from outpace.engine.match.kernel import KernelMatcher, make_kernel
-from outpace.engine.match.kernel_arrays import BITS_MAX
+from outpace.engine.match.kernel_arrays import MOVES_MAX
 from outpace.engine.match.twin import TwinMatcher
 from outpace.engine.match.uncertain_matcher import UncertainMatcher
 from outpace.pattern.query import Selection
@@ -48,7 +48,7 @@ def plain_reason() -> str:
     """Say why no compiled matcher covers a query that the twin matches."""
     if is_disabled():
         return "NUMBA_DISABLE_JIT is set"
-    return f"the pattern has more than {BITS_MAX} variables, or ways to go on at one place"
+    return f"the pattern has more than {MOVES_MAX} ways to go on at one place"
 
 
 def matcher_name(matcher: Matcher) -> str:

@@ -32,7 +32,7 @@ from outpace.engine.match.codegen_layout import (
 )
 from outpace.engine.match.contract import Block, Task
 from outpace.engine.match.joins import Join, plan_joins
-from outpace.engine.match.kernel_arrays import waits_of_states
+from outpace.engine.match.kernel_arrays import is_wide, waits_of_states
 from outpace.engine.match.path_columns import path_columns
 from outpace.pattern import types
 from outpace.pattern.bind.query import classify
@@ -164,7 +164,10 @@ def plan_path(task: Task) -> PathPlan:
         bodies[variable], conditions[variable], left, layout = _body(rest, variable, layout)
         if left:
             asked[variable] = _all_of(left)
-    joins = plan_joins(waits_of_states(task.program), conditions, layout)
+    waits = waits_of_states(task.program)
+    # Rows are sorted by value by bits of one mask.
+    many = is_wide(len(predicates))
+    joins = plan_joins([0] * len(waits) if many else waits, conditions, layout)
     source = _source(layout, bodies, asked) if bodies else ""
     return PathPlan(tuple(prefilters), tuple(bodies), layout, joins, source, asked)
 
@@ -299,6 +302,8 @@ class CodeWriter:
         if place.steps <= STEPS_HELD:
             register = self.layout.row_register(place.origin, place.variables, place.steps)
             return f"registers[after_integers + {register}]"
+        if is_wide(self.layout.variables):
+            raise Uncompilable
         bits = self.layout.bits(place.variables)
         if place.origin == "last":
             return f"find_last(run_rows, run_labels, depth, {bits}, {place.steps})"

@@ -2,8 +2,8 @@
 
 Covered are queries with `Selection.ALL` whose predicates do not read the match and whose matches
 are complete with their last event. Not covered are a trailing `!B`, `$`, partial matches that timed
-out, and a step that leaves possessive repetitions with different `until`s. The graph is rebuilt in each call from the rows that WITHIN keeps, so a stream needs no
-state but those rows.
+out, and a step that leaves possessive repetitions with different `until`s. The graph is rebuilt in
+each call from the rows that WITHIN keeps, so a stream needs no state but those rows.
 """
 
 from __future__ import annotations

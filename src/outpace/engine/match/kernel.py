@@ -29,7 +29,7 @@ from outpace.engine.match.contract import (
     Turns,
     empty_block,
 )
-from outpace.engine.match.kernel_arrays import rules
+from outpace.engine.match.kernel_arrays import is_wide, rules
 from outpace.engine.match.kernel_search import (
     KernelSearch,
     MatchRoom,
@@ -217,6 +217,8 @@ def chain_steps(task: Task) -> Integers | None:
         return None
     if query.consumption is not Consume.NONE or not is_chain(program) or _reads_run(task):
         return None
+    if task_rules.words > 1:
+        return None
     return np.array([1 << position.variable for position in program.positions], np.int64)
 
 
@@ -225,7 +227,7 @@ def is_strict(task: Task) -> bool:
     program, query = task.program, task.bound.query
     if query.bound is not None and query.bound.kind is not WithinKind.FIRST_TO_LAST:
         return False
-    if query.consumption is not Consume.NONE:
+    if query.consumption is not Consume.NONE or is_wide(len(program.names)):
         return False
     if any(program.ends) or any(move.untils or move.holds for move in program.initial):
         return False

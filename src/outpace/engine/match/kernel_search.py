@@ -33,7 +33,7 @@ from outpace.engine.match.contract import (
     Turns,
 )
 from outpace.engine.match.finality import wait_for_time
-from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
+from outpace.engine.match.kernel_arrays import Words, fits_bits, program_arrays, rules
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.masks import Ask, bound_predicates
 from outpace.engine.match.task import take_partial_matches
@@ -66,9 +66,12 @@ class KernelSearch:
     def __init__(self, task: Task, plan: PathPlan) -> None:
         self.task = task
         self.plan = plan
-        self._program: ProgramArrays = program_arrays(task)
+        self._program: ProgramArrays = program_arrays(task, plan.variables)
         self.rules: SearchRules = rules(task, plan.variables)
-        self._masks = BlockMasks(plan.prefilters)
+        self._masks = [
+            BlockMasks([plan.prefilters[variable] for variable in word])
+            for word in Words.of(task.program).variables
+        ]
 
     def ready(self, size: int, kernel: Callable[..., int]) -> bool:
         """Say whether compiled code is to match a block of this size now, rather than the twin.
@@ -81,7 +84,9 @@ class KernelSearch:
 
     def rows(self, block: Block) -> SegmentRows:
         """Return the rows of a block as a search sees them."""
-        return _rows(block, self._masks(block), self.task.bound.within)
+        masks = [each(block) for each in self._masks]
+        whole = masks[0] if len(masks) == 1 else np.concatenate(masks)
+        return _rows(block, whole, self.task.bound.within)
 
     def run(
         self,

@@ -8,6 +8,7 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from support.compiled import (
     LOCAL,
+    ORDERS,
     PATH,
     WORKS,
     outcome_of,
@@ -20,7 +21,7 @@ from support.properties import examples
 from support.strategies import patterns
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.match import kernel_search
+from outpace.engine.match import kernel_arrays, kernel_search
 from outpace.engine.match.candidates import make_candidate_matcher
 from outpace.engine.match.choose import choose_matcher, matcher_name
 from outpace.engine.match.contract import Pace, Resume
@@ -59,7 +60,7 @@ def compile_at_once():
 def queries(draw, definitions, *, links=tuple(Link), negation=True):
     tree = draw(patterns(links=links, leaves=5, negation=negation))
     texts = {name: draw(st.none() | st.sampled_from(definitions)) for name in predicates(tree)}
-    query = Query().order_by(draw(st.sampled_from(("ts", "ts", "ts desc")))).pattern(tree).select("all").no_skip()
+    query = Query().order_by(draw(st.sampled_from(ORDERS))).pattern(tree).select("all").no_skip()
     query = query.define({name: text for name, text in texts.items() if text})
     if draw(st.booleans()):
         kind = draw(st.sampled_from(list(WithinKind)))
@@ -120,6 +121,18 @@ def test_all_matches_equal_the_twins(query, table, cut, watermark, work):
 def test_all_matches_with_compiled_predicates_equal_the_twins(query, table, cut, watermark, work):
     note(repr(query))
     _compare(query, table, cut, watermark, work)
+
+
+@examples(40)
+@given(queries((*LOCAL, *PATH)), st.booleans(), tables(9), st.integers(0, 9), WORKS)
+def test_variables_that_do_not_fit_into_one_mask(query, everything, table, cut, work):
+    note(repr(query))
+    if not everything:
+        query = replace(query.select("preferred"), limits=())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel_arrays, "BITS_MAX", 2)
+        assume(kernel_arrays.fits_bits(task_of(query, table).program))
+        _compare(query, table, cut, 0, work, everything=everything)
 
 
 @st.composite
