@@ -11,7 +11,6 @@ from outpace.engine.match.contract import WORK_AT_ONCE, Block
 from outpace.engine.match.task import prepare, whole_block
 from outpace.errors import BindError, MatchError
 
-ORDERS = ("ts", "ts", "ts desc")
 LOCAL = (
     "x = 0",
     "x = 1",

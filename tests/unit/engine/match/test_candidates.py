@@ -8,7 +8,6 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from support.compiled import (
     LOCAL,
-    ORDERS,
     PATH,
     WORKS,
     outcome_of,
@@ -60,7 +59,7 @@ def compile_at_once():
 def queries(draw, definitions, *, links=tuple(Link), negation=True):
     tree = draw(patterns(links=links, leaves=5, negation=negation))
     texts = {name: draw(st.none() | st.sampled_from(definitions)) for name in predicates(tree)}
-    query = Query().order_by(draw(st.sampled_from(ORDERS))).pattern(tree).select("all").no_skip()
+    query = Query().order_by("ts").pattern(tree).select("all").no_skip()
     query = query.define({name: text for name, text in texts.items() if text})
     if draw(st.booleans()):
         kind = draw(st.sampled_from(list(WithinKind)))

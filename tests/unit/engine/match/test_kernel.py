@@ -9,7 +9,6 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from support.compiled import (
     LOCAL,
-    ORDERS,
     PATH,
     WORKS,
     outcome_of,
@@ -49,7 +48,7 @@ def compile_at_once():
 def queries(draw, definitions, links=tuple(Link), *, consuming=False):
     tree = draw(patterns(links=links))
     names = predicates(tree)
-    query = Query().order_by(draw(st.sampled_from(ORDERS))).pattern(tree).select("preferred")
+    query = Query().order_by("ts").pattern(tree).select("preferred")
     texts = {name: draw(st.none() | st.sampled_from(definitions)) for name in names}
     query = query.define({name: text for name, text in texts.items() if text})
     if draw(st.booleans()):
