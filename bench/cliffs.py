@@ -222,6 +222,16 @@ def constructs():
             " -> ".join(f"V{n}" for n in range(70)),
             **{f"V{n}": f"code = {n % 50}" for n in range(70)},
         ).within("1 hour"),
+        "seventy variables by key": by_time(
+            " -> ".join(f"V{n}" for n in range(70)),
+            **{f"V{n}": f"code = {n % 50}" for n in range(70)},
+        )
+        .partition_by("symbol")
+        .within("1 day"),
+        "permute of groups": by_time("PERMUTE(A, B -> C) -> D", D=FAIL, **three)
+        .partition_by("user")
+        .within("1 hour"),
+        "alternation of sequences": by_time("(A B | A C | B C)+ D", D=FAIL, **three),
         "previous to current": by_time("A -> B -> C", **three).within("5 s", "previous to current"),
     }
 
@@ -251,6 +261,22 @@ def earlier_events():
             "A -> B -> C", A=LOGIN, B=f"{BUY} AND user = A.user", C=f"{SELL} AND user = A.user"
         ).within("1 min"),
         "strict higher than first": by_time("A B+", A=LOGIN, B="price > A.price"),
+        "match number": by_time(
+            "A B+", A=LOGIN, B=f"{DOWN} AND (MATCH_NUMBER() % 2 = 0 OR price > A.price - 1)"
+        ),
+        "two columns joined": by_time(
+            "A -> B -> C",
+            A=LOGIN,
+            B=f"{BUY} AND user = A.user AND symbol = A.symbol",
+            C=f"{SELL} AND user = A.user",
+        ).within("1 hour"),
+        "until joined": by_time(
+            "A -> B(->)+ UNTIL C",
+            A=LOGIN,
+            B=f"{BUY} AND user = A.user",
+            C=f"{SELL} AND user = A.user",
+        ).within("5 min"),
+        "absence joined": by_time("A -> !B", A=LOGIN, B=f"{BUY} AND user = A.user").within("1 min"),
         "A+ B with FIRST": by_time("A+ B", A="price >= FIRST(A.price)", B=BUY).within("10 min"),
         "A+ with LAST back": by_time(
             "A+ B", A="price >= LAST(A.price, 1) OR LAST(A.price, 1) IS NULL", B=BUY
@@ -376,6 +402,21 @@ def skips():
         .consume("selected"),
         "consume all": chain.consume("all"),
         "consume any": by_time("A ->> B", A=LOGIN, B=BUY).within("1 s").consume("selected"),
+        "any joined, past last": by_time("A ->> B", A=LOGIN, B=f"{BUY} AND user = A.user")
+        .within("1 min")
+        .skip_past_last_row(),
+        "any higher by key, next row": by_time("A ->> B", A=LOGIN, B=f"{BUY} AND price > A.price")
+        .partition_by("user")
+        .within("1 hour")
+        .skip_to_next_row(),
+        "any higher by key, consumed": by_time("A ->> B", A=LOGIN, B=f"{BUY} AND price > A.price")
+        .partition_by("user")
+        .within("1 hour")
+        .consume("selected"),
+        "any higher by key, limited": by_time("A ->> B", A=LOGIN, B=f"{BUY} AND price > A.price")
+        .partition_by("user")
+        .within("1 hour")
+        .limit(3),
         "consume strict": by_time("S D+ U+", D=DOWN, U=UP).consume("selected"),
         "limit": timed.limit(10),
         "limit per start": by_time("A ->> B", A=LOGIN, B=BUY).within("10 s").limit(2, per="start"),

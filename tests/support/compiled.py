@@ -22,6 +22,7 @@ LOCAL = (
 )
 PATH = (
     "x > A.x",
+    "MATCH_NUMBER() % 2 = 1 OR x > A.x",
     "x >= LAST(x, 1)",
     "COUNT(*) < 4",
     "x = 1 AND (COUNT(B.x) = 1 OR B.f > (SUM(B.f) - B.f) / (COUNT(B.f) - 1))",

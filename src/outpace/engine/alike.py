@@ -78,7 +78,6 @@ def keys_of(member: GroupMember) -> str | None:
         or bound.uncertainty is not None
         or any(isinstance(node, MatchIdentity) for tree in measures for node in walk(tree))
         or Late(member.disorder.value.late) is Late.PASS
-        or (bound.within is not None and any(bound.descending[:1]))
     ):
         return None
     return repr((bound.partition_by, bound.within is None))

@@ -176,7 +176,7 @@ class Explanation:
     def _slow(self) -> list[str]:
         """Say where the query leaves compiled code."""
         if self.matcher == "twin" and self._task is not None:
-            reason = plain_reason(self._task)
+            reason = plain_reason()
             return [f"{reason}, so it is matched in plain Python: some ten thousand rows a second"]
         return [
             f"a part of {self._conditions[variable].name}'s condition is not compiled: Python is"

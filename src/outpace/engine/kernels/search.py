@@ -26,7 +26,9 @@ when it has done so much work that Python should have the floor; the next one go
 frame. It also ends where matches, frames or remembered failures need more room; the start is
 searched again then.
 
-Where every match is wanted, a match is noted and the search goes on as if it had failed.
+Where every match is wanted, a match is noted and the search goes on as if it had failed. Where one
+may rule out another, the runs of a start are noted by themselves, and `_emit_start` tells which of
+them are matches before the next start is searched.
 """
 
 from __future__ import annotations
@@ -49,14 +51,20 @@ DONE, FULL, STACK_FULL, MEMO_FULL = 0, 1, 2, 3
 OVER_BUDGET, NO_TARGET, TARGET_IS_FIRST, PATH_FAILED = 4, 5, 6, 7
 #: There is more to do; the next call goes on exactly where this one stopped.
 PAUSED = 8
-#: More room is needed for partial matches that timed out.
-TOLD_FULL = 9
+#: More room is needed for partial matches that timed out, and for the runs of one start.
+TOLD_FULL, RUNS_FULL = 9, 10
+
+#: What became of a start whose matches rule out others: more rows may give it matches; a match
+#: ends what is looked for here; or all its runs were looked at.
+WAITING, DECIDED, EXHAUSTED = 20, 21, 22
 
 #: Places in `Stack.paused`: one more than the depth that a paused search has come to (0: the next
 #: start is to be searched from its beginning), the steps that it has taken, the work of a call, and
-#: the matches and takes that there were before this start, then those of partial matches.
+#: the matches and takes that there were before this start, then those of partial matches, and the
+#: `reach` and `passed` of then.
 HELD_DEPTH, HELD_STEPS, WORK, HELD_MATCHES, HELD_TAKES = 0, 1, 2, 3, 4
 HELD_TOLD, HELD_TOLD_TAKES = 5, 6
+HELD_REACH, HELD_PASSED = 7, 8
 
 #: A time before any time.
 NO_TIME = -(1 << 63)
@@ -69,6 +77,9 @@ REACHED_END = (1 << 63) - 1
 
 #: A row behind all rows.
 NO_ROW = (1 << 63) - 1
+
+#: So many variables have a place in `ProgramArrays.named` for each word.
+NAMED = 64
 
 #: Marks in `Stack.timed_out`.
 TIMED_OUT, FRUITFUL, ENDED_HERE, LONGER = 1, 2, 4, 8
@@ -90,7 +101,11 @@ _SEARCHED = 16
 class ProgramArrays(NamedTuple):
     """A program as arrays. State 0 is before the first event, state p + 1 after position p.
 
-    Sets of variables are bits. `first_move[state]` and `first_hold[move]` are bounds of ranges;
+    Sets of variables are bits of the state's masks: those of state s are the masks of rows from
+    `word[s]` times the rows on, and bit b of them is the variable `named[NAMED * word[s] + b]`.
+    `path` has for each word the variables whose predicates read the match, `fits` for each move the
+    bit of its target's variable, and `skips` marks the variables that AFTER MATCH SKIP names.
+    `first_move[state]` and `first_hold[move]` are bounds of ranges;
     `group_end[move]` is the first ACCEPT from that move on, or the end of the state's moves, and
     `group_bits[move]` the moves up to there, as bits counted within the state. `guarded` marks the
     ACCEPTs that depend on more than being reached. `strict_next` has the variables that the very
@@ -115,25 +130,33 @@ class ProgramArrays(NamedTuple):
     ends_next: Numbers
     waits: Numbers
     strict_next: Numbers
+    word: Numbers
+    named: Numbers
+    path: Numbers
+    fits: Numbers
+    skips: Numbers
 
 
 class SearchRules(NamedTuple):
     """The rules of a query beside its pattern; `limit` -1 means none.
 
-    `start_bits` are the variables that can be first, and `second_bits` those that must come right
-    after, where that holds for every match, else 0. The search of one start is given up after
-    `budget` steps; a call pauses after about `work` steps and rows looked at. With `every`, all
-    runs of each start are wanted, not the preferred one alone. `tells` says which partial matches
-    are wanted, of starts without a match.
+    There are `words` of masks, and with `path` predicates that read the match. `start_bits` are the
+    variables that can be first, and `second_bits` those that must come right after, where that
+    holds for every match, else 0. The search of one start is given up after `budget` steps; a call
+    pauses after about `work` steps and rows looked at. With `every`, all runs of each start are
+    wanted, not the preferred one alone; with `ruled` those that no match rules out, in the order of
+    starts, at most `per_start` of each (-1: no limit). `repeats` says that runs may be the same
+    match. `tells` says which partial matches are wanted, of starts without a match.
     """
 
-    path: int
+    words: int
+    path: bool
     start_bits: int
     second_bits: int
     matches_empty: bool
     within_kind: int
     skip: int
-    skip_bits: int
+    skip_free: bool
     skip_strict: bool
     consume: int
     limit: int
@@ -141,6 +164,9 @@ class SearchRules(NamedTuple):
     budget: int
     work: int
     every: bool
+    ruled: bool
+    per_start: int
+    repeats: bool
     tells: int
 
 
@@ -181,7 +207,10 @@ class Joins(NamedTuple):
 
 
 class PathInput(NamedTuple):
-    """The input of compiled predicates: columns of both kinds, validity, and empty registers."""
+    """The input of compiled predicates: columns of both kinds, validity, and empty registers.
+
+    The last integer is the number of the match that is searched for.
+    """
 
     integers: Numbers
     floats: Numbers
@@ -206,7 +235,9 @@ class Cursor(NamedTuple):
     more matches, and `number` of a match what became of its run in the end: FAILED, MATCHED or
     PENDING. Its `reach` and `passed` then say what had to be known for that alone.
 
-    `consumed` flags the rows that no match may take any more, where matches consume.
+    `consumed` flags the rows that no match may take any more, where matches consume. With every
+    match that others do not rule out, starts up to `barrier` are ruled out, and matches of the next
+    start that rows before `completed` complete have been found.
     """
 
     segment: Numbers
@@ -217,6 +248,8 @@ class Cursor(NamedTuple):
     wanted: Numbers
     looked: Numbers
     consumed: Numbers
+    barrier: Numbers
+    completed: Numbers
 
 
 class Stack(NamedTuple):
@@ -304,13 +337,16 @@ def search(
     cursor: Cursor,
     out: Buffers,
     told: Buffers,
+    runs: Buffers,
 ) -> int:
     """Search from the cursor on, fill the buffers, and say how the call ended.
 
-    `told` takes partial matches that WITHIN ended, laid out as matches are.
+    `told` takes partial matches that WITHIN ended, laid out as matches are, and `runs` those of one
+    start where a match may rule out another; their `number` says what became of each.
     """
     masks, times = rows.masks, rows.times
-    size = len(masks)
+    size = len(masks) // rules.words
+    word_of, fits_bit, skips = program.word, program.fits, program.skips
     first_move, target, link = program.first_move, program.target, program.link
     until, waits, strict_next = program.until, program.waits, program.strict_next
     first_hold, hold_bits, hold_until = program.first_hold, program.hold, program.hold_until
@@ -330,13 +366,14 @@ def search(
     ended = rows.ended
     wanted_rows, looked = cursor.wanted, cursor.looked
     sweeping = len(wanted_rows) > 0
-    every = rules.every
+    every, ruled = rules.every, rules.ruled
+    noted_in = runs if ruled else out
     consuming, consumed = rules.consume != CONSUME_NONE, cursor.consumed
     joins = path.joins
     join_of, registers = joins.of_state, len(path.first_integers)
     floor, first_ordinal = rows.floor, rows.first_ordinal
     frames = len(frame_state)
-    uses_path = rules.path != 0
+    uses_path = rules.path
     # Pointers for compiled predicates, taken once: making them costs more than a call.
     rows_at, labels_at = run_rows.ctypes, run_labels.ctypes
     integers_at, floats_at = integers.ctypes, floats.ctypes
@@ -353,6 +390,9 @@ def search(
         start = next_row[segment]
         reach = cursor.reach[segment]
         passed = cursor.passed[segment]
+        if ruled and start <= cursor.barrier[segment]:
+            start = min(cursor.barrier[segment] + 1, end)
+            cursor.completed[segment] = begin
         limit_row = start
         searching = resumed or not sweeping
         while start < end:
@@ -373,6 +413,7 @@ def search(
             if start == end:
                 break
             if not rules.matches_empty and not resumed:
+                before = start
                 # A start must fit a first step, and where known, its next row a strict second one.
                 while start < end:
                     if np.int64(masks[start]) & rules.start_bits:
@@ -381,6 +422,8 @@ def search(
                         if np.int64(masks[start + 1]) & rules.second_bits:
                             break
                     start += 1
+                if ruled and start > before:
+                    cursor.completed[segment] = begin
                 if start == end:
                     break
             if sweeping and not resumed:
@@ -412,6 +455,14 @@ def search(
                 paused[HELD_TAKES] = out_counts[1]
                 paused[HELD_TOLD] = told_counts[0]
                 paused[HELD_TOLD_TAKES] = told_counts[1]
+                paused[HELD_REACH] = reach
+                paused[HELD_PASSED] = passed
+                path.integers[-1] = number[segment] + 1
+                if ruled:
+                    runs.counts[0] = 0
+                    runs.counts[1] = 0
+                    reach = 0
+                    passed = NO_TIME
                 frame_state[0] = 0
                 frame_row[0] = start - 1
                 frame_event[0] = start
@@ -435,6 +486,7 @@ def search(
                     return PAUSED
                 state = frame_state[depth]
                 row = frame_row[depth]
+                here = word_of[state] * size
                 base, top = first_move[state], first_move[state + 1]
                 group = frame_group[depth]
                 group_end = group_ends[group] if group < top else top
@@ -477,13 +529,14 @@ def search(
                                     elif rules.within_kind == WITHIN_PREVIOUS:
                                         while (
                                             event < end
-                                            and np.int64(masks[event]) & wanted == 0
+                                            and np.int64(masks[here + event]) & wanted == 0
                                             and times[event] < deadline
                                         ):
                                             event += 1
                                     else:
                                         while (
-                                            event < bound and np.int64(masks[event]) & wanted == 0
+                                            event < bound
+                                            and np.int64(masks[here + event]) & wanted == 0
                                         ):
                                             event += 1
                                 timed_out = event >= bound and event < end
@@ -505,14 +558,15 @@ def search(
                                     else:
                                         outcome = PENDING
                                     break
-                        bits = np.int64(masks[event])
+                        bits = np.int64(masks[here + event])
                         reach = max(reach, event + 1)
                         if event == first and move == group and state > 0:
                             hit = ends_next[state] & bits
                             if hit:
                                 held = _fits_one(
                                     step,
-                                    rules.path,
+                                    program,
+                                    word_of[state],
                                     hit,
                                     depth,
                                     event,
@@ -537,7 +591,8 @@ def search(
                                 if hit:
                                     held = _fits_one(
                                         step,
-                                        rules.path,
+                                        program,
+                                        word_of[state],
                                         hit,
                                         depth,
                                         event,
@@ -561,7 +616,8 @@ def search(
                                     if hit:
                                         held = _fits_one(
                                             step,
-                                            rules.path,
+                                            program,
+                                            word_of[state],
                                             hit,
                                             depth,
                                             event,
@@ -583,7 +639,8 @@ def search(
                                     if hit:
                                         held = _fits_one(
                                             step,
-                                            rules.path,
+                                            program,
+                                            word_of[state],
                                             hit,
                                             depth,
                                             event,
@@ -604,7 +661,7 @@ def search(
                                 else:
                                     position = target[move]
                                     variable = variables[position]
-                                    fits = bits >> variable & 1 != 0
+                                    fits = bits >> fits_bit[move] & 1 != 0
                                     if flags[move] & AT_START:
                                         fits = (
                                             fits and event == begin and first_ordinal[segment] == 0
@@ -638,7 +695,8 @@ def search(
                                         taken = True
                                         wanted = strict_next[position + 1]
                                         if wanted != 0 and event + 1 < bound:
-                                            taken = np.int64(masks[event + 1]) & wanted != 0
+                                            there = word_of[position + 1] * size + event + 1
+                                            taken = np.int64(masks[there]) & wanted != 0
                                             reach = max(reach, event + 2)
                                         if taken and memo_on:
                                             key = position * size + event
@@ -659,7 +717,8 @@ def search(
                         if hit and alive:
                             held = _fits_one(
                                 step,
-                                rules.path,
+                                program,
+                                word_of[state],
                                 hit,
                                 depth,
                                 event,
@@ -690,10 +749,7 @@ def search(
                     frame_timed_out[depth] |= LONGER
                     depth += 1
                     if depth + 1 >= frames:
-                        next_row[segment] = start
-                        cursor.reach[segment] = reach
-                        cursor.passed[segment] = passed
-                        _forget_start(paused, out_counts, told_counts)
+                        _forget_start(paused, cursor, segment, start, out, told)
                         return STACK_FULL
                     steps += 1
                     if steps > rules.budget:
@@ -743,12 +799,11 @@ def search(
                     if every:
                         known = max(verdict.reach, row + 1)
                         if depth > 0 and not _note_match(
-                            out, segment, start, verdict.outcome, known, verdict.passed,
+                            noted_in, segment, start, verdict.outcome, known, verdict.passed,
                             times, depth, run_rows, frame_state,
                         ):  # fmt: skip
-                            next_row[segment] = start
-                            _forget_start(paused, out_counts, told_counts)
-                            return FULL
+                            _forget_start(paused, cursor, segment, start, out, told)
+                            return RUNS_FULL if ruled else FULL
                         if verdict.outcome != FAILED:
                             frame_timed_out[depth] |= FRUITFUL | LONGER
                     else:
@@ -774,17 +829,11 @@ def search(
                 if noted and not _note_match(
                     told, segment, start, longer, 0, NO_TIME, times, depth, run_rows, frame_state
                 ):
-                    next_row[segment] = start
-                    cursor.reach[segment] = reach
-                    cursor.passed[segment] = passed
-                    _forget_start(paused, out_counts, told_counts)
+                    _forget_start(paused, cursor, segment, start, out, told)
                     return TOLD_FULL
                 if memo_on and marks & FRUITFUL == 0:
                     if 2 * memo_state[0] >= len(memo_keys):
-                        next_row[segment] = start
-                        cursor.reach[segment] = reach
-                        cursor.passed[segment] = passed
-                        _forget_start(paused, out_counts, told_counts)
+                        _forget_start(paused, cursor, segment, start, out, told)
                         return MEMO_FULL
                     key = (state - 1) * size + row
                     place = memo_slot(memo_keys, memo_stamps, stamp, key)
@@ -797,6 +846,23 @@ def search(
                 depth -= 1
                 frame_timed_out[depth] |= marks & (TIMED_OUT | FRUITFUL)
 
+            if ruled:
+                cursor.reach[segment] = paused[HELD_REACH]
+                cursor.passed[segment] = paused[HELD_PASSED]
+                work += runs.counts[0]
+                came_to = _emit_start(rules, program, runs, out, cursor, times, segment, start, end)
+                if came_to < WAITING:
+                    _forget_start(paused, cursor, segment, start, out, told)
+                    return came_to
+                outcome = MATCHED
+                if came_to == EXHAUSTED:
+                    outcome = FAILED
+                    cursor.reach[segment] = max(cursor.reach[segment], reach)
+                    cursor.passed[segment] = max(cursor.passed[segment], passed)
+                reach = cursor.reach[segment]
+                passed = cursor.passed[segment]
+                if came_to == WAITING:
+                    outcome = PENDING
             if tells:
                 if outcome == FAILED:
                     _settle_told(told, int(paused[HELD_TOLD]), times, reach, passed)
@@ -809,6 +875,10 @@ def search(
                 looked[start] = REACHED_END
                 searching = False
                 start += 1
+                continue
+            if ruled:
+                start = max(start, cursor.barrier[segment]) + 1
+                cursor.completed[segment] = begin
                 continue
             if sweeping:
                 reach = known_from(times, reach, passed, start, end)
@@ -825,9 +895,7 @@ def search(
                     found = -1
                     for take in range(depth):
                         variable = variables[frame_state[take + 1] - 1]
-                        if rules.skip_bits >> variable & 1 and (
-                            found < 0 or rules.skip == SKIP_TO_LAST
-                        ):
+                        if skips[variable] and (found < 0 or rules.skip == SKIP_TO_LAST):
                             found = run_rows[take]
                     if found > start:
                         following = found
@@ -837,9 +905,7 @@ def search(
             if not _note_match(
                 out, segment, start, named, reach, passed, times, depth, run_rows, frame_state
             ):
-                next_row[segment] = start
-                cursor.reach[segment] = reach
-                cursor.passed[segment] = passed
+                _forget_start(paused, cursor, segment, start, out, told)
                 return FULL
             number[segment] += 1
             if consuming and depth > 0:
@@ -928,12 +994,149 @@ def _note_match(
 
 
 @compiled_within
-def _forget_start(paused: Numbers, out_counts: Numbers, told_counts: Numbers) -> None:
-    """Forget what was noted of a start that is searched again."""
-    out_counts[0] = paused[HELD_MATCHES]
-    out_counts[1] = paused[HELD_TAKES]
-    told_counts[0] = paused[HELD_TOLD]
-    told_counts[1] = paused[HELD_TOLD_TAKES]
+def _forget_start(
+    paused: Numbers, cursor: Cursor, segment: int, start: int, out: Buffers, told: Buffers
+) -> None:
+    """Forget what was noted of a start, which is searched again."""
+    cursor.next_row[segment] = start
+    cursor.reach[segment] = paused[HELD_REACH]
+    cursor.passed[segment] = paused[HELD_PASSED]
+    out.counts[0] = paused[HELD_MATCHES]
+    out.counts[1] = paused[HELD_TAKES]
+    told.counts[0] = paused[HELD_TOLD]
+    told.counts[1] = paused[HELD_TOLD_TAKES]
+
+
+@compiled_within
+def _emit_start(
+    rules: SearchRules,
+    program: ProgramArrays,
+    runs: Buffers,
+    out: Buffers,
+    cursor: Cursor,
+    times: Numbers,
+    segment: int,
+    start: int,
+    end: int,
+) -> int:
+    """Emit the runs of a start that are matches, each before those that later events complete.
+
+    Says what became of the start: WAITING, DECIDED, EXHAUSTED, or how the call ends. What had to be
+    known for it is added to `reach` and `passed` of the cursor.
+    """
+    variables = program.variable
+    count = runs.counts[0]
+    emitted = 0
+    found = 0
+    group = -1
+    while True:
+        last = NO_ROW
+        for run in range(count):
+            row = runs.rows[runs.ends[run + 1] - 1]
+            if group < row < last:
+                last = row
+        if last == NO_ROW:
+            break
+        group = last
+        reach, passed = cursor.reach[segment], cursor.passed[segment]
+        for run in range(count):
+            if runs.rows[runs.ends[run + 1] - 1] != last:
+                continue
+            if rules.repeats and _is_noted(runs, run, variables):
+                continue
+            if runs.number[run] == PENDING:
+                cursor.completed[segment] = last
+                return WAITING
+            reach = max(reach, runs.reach[run])
+            passed = max(passed, runs.passed[run])
+        cursor.reach[segment] = reach
+        cursor.passed[segment] = passed
+        for run in range(count):
+            low, high = runs.ends[run], runs.ends[run + 1]
+            if runs.rows[high - 1] != last or runs.number[run] != MATCHED:
+                continue
+            if rules.repeats and _is_noted(runs, run, variables):
+                continue
+            found += 1
+            if last >= cursor.completed[segment]:
+                if not _take_run(runs, run, out, cursor, times, segment, start):
+                    cursor.number[segment] -= emitted
+                    return FULL
+                cursor.number[segment] += 1
+                emitted += 1
+                barrier = start - 1
+                if rules.skip == SKIP_PAST_LAST:
+                    barrier = last
+                elif rules.skip >= SKIP_TO_FIRST:
+                    target = -1
+                    for take in range(low, high):
+                        fits = program.skips[variables[runs.positions[take]]]
+                        if fits and (target < 0 or rules.skip == SKIP_TO_LAST):
+                            target = runs.rows[take]
+                    if rules.skip_strict and target <= start:
+                        return NO_TARGET if target < 0 else TARGET_IS_FIRST
+                    barrier = max(barrier, target - 1)
+                elif not rules.skip_free:
+                    barrier = start
+                cursor.barrier[segment] = max(cursor.barrier[segment], barrier)
+                if rules.consume == CONSUME_ALL:
+                    cursor.consumed[start : last + 1] = 1
+                elif rules.consume == CONSUME_SELECTED:
+                    for take in range(low, high):
+                        cursor.consumed[runs.rows[take]] = 1
+            if cursor.barrier[segment] >= start or found == rules.per_start:
+                return DECIDED
+            if rules.limit >= 0 and cursor.number[segment] >= rules.limit:
+                return DECIDED
+            if rules.consume != CONSUME_NONE and cursor.consumed[start]:
+                return DECIDED
+    if cursor.looked[start]:
+        cursor.completed[segment] = end
+        return WAITING
+    return EXHAUSTED
+
+
+@compiled_within
+def _is_noted(runs: Buffers, run: int, variables: Numbers) -> bool:
+    """Say whether a run is the same match as one noted before it."""
+    low, high = runs.ends[run], runs.ends[run + 1]
+    for earlier in range(run):
+        shift = runs.ends[earlier] - low
+        same = runs.number[earlier] == MATCHED and runs.ends[earlier + 1] - shift == high
+        for take in range(low, high):
+            if not same:
+                break
+            same = runs.rows[take] == runs.rows[take + shift]
+            of_one, of_other = runs.positions[take], runs.positions[take + shift]
+            same = same and variables[of_one] == variables[of_other]
+        if same:
+            return True
+    return False
+
+
+@compiled_within
+def _take_run(
+    runs: Buffers, run: int, out: Buffers, cursor: Cursor, times: Numbers, segment: int, start: int
+) -> bool:
+    """Note a run as the next match of a segment and say whether there was room for it."""
+    matches, takes = out.counts[0], out.counts[1]
+    low, high = runs.ends[run], runs.ends[run + 1]
+    if matches == len(out.start) or takes + high - low > len(out.rows):
+        out.counts[2] = high - low
+        return False
+    reach, passed = cursor.reach[segment], cursor.passed[segment]
+    for take in range(high - low):
+        out.rows[takes + take] = runs.rows[low + take]
+        out.positions[takes + take] = runs.positions[low + take]
+    out.segment[matches] = segment
+    out.start[matches] = start
+    out.number[matches] = cursor.number[segment] + 1
+    out.ends[matches + 1] = takes + high - low
+    out.reach[matches] = reach
+    out.passed[matches] = time_to_pass(times, reach, passed)
+    out.counts[0] = matches + 1
+    out.counts[1] = takes + high - low
+    return True
 
 
 @compiled_within
@@ -947,7 +1150,8 @@ def _settle_told(told: Buffers, first: int, times: Numbers, reach: int, passed: 
 @compiled_within
 def _fits_one(
     step: Any,
-    path_bits: int,
+    program: ProgramArrays,
+    word: int,
     bits: int,
     depth: int,
     event: int,
@@ -961,11 +1165,12 @@ def _fits_one(
     path: PathInput,
 ) -> int:
     """Say whether an event fits one of the variables whose masks let it pass; -1: a failure."""
-    if bits & ~path_bits:
+    if bits & ~program.path[word]:
         return 1
     run_rows[depth] = event
-    for variable in range(63):
-        if bits >> variable & 1:
+    for bit in range(63):
+        if bits >> bit & 1:
+            variable = program.named[NAMED * word + bit]
             run_labels[depth] = variable
             held = step(
                 variable,
@@ -1007,7 +1212,9 @@ def _accepts(
 ) -> _Verdict:
     """Say whether a run may end here: its anchors hold and no negated step follows."""
     begin, end, stop = rows.begin[segment], rows.visible[segment], rows.stop[segment]
-    size = len(rows.masks)
+    size = len(rows.masks) // rules.words
+    word = program.word[state]
+    here = word * size
     reach = 0
     passed = NO_TIME
     flags = program.flags[move]
@@ -1023,11 +1230,12 @@ def _accepts(
     if absent_next:
         if row + 1 < end:
             reach = max(reach, row + 2)
-            hit = absent_next & np.int64(rows.masks[row + 1])
+            hit = absent_next & np.int64(rows.masks[here + row + 1])
             if hit:
                 held = _fits_one(
                     step,
-                    rules.path,
+                    program,
+                    word,
                     hit,
                     depth,
                     row + 1,
@@ -1065,11 +1273,12 @@ def _accepts(
                 reach = REACHED_END
                 break
             reach = max(reach, event + 1)
-            hit = absent & np.int64(rows.masks[event])
+            hit = absent & np.int64(rows.masks[here + event])
             if hit:
                 held = _fits_one(
                     step,
-                    rules.path,
+                    program,
+                    word,
                     hit,
                     depth,
                     event,

@@ -76,7 +76,7 @@ def search_strict(
     out_segment, out_start, out_number = out.segment, out.start, out.number
     out_ends, out_reach, out_passed = out.ends, out.reach, out.passed
     frames = len(frame_state)
-    uses_path = rules.path != 0
+    uses_path = rules.path
     rows_at, labels_at = run_rows.ctypes, run_labels.ctypes
     integers_at, floats_at = stack.integers.ctypes, stack.floats.ctypes
     integer_columns, float_columns = path.integers.ctypes, path.floats.ctypes
@@ -134,6 +134,7 @@ def search_strict(
             else:
                 memo_state[2] += 1
                 memo_state[3] = memo_state[0]
+                path.integers[-1] = number[segment] + 1
             stamp = memo_state[2]
             # A search pauses right after a take, when nothing has been tried after it.
             move = first_move[state]
@@ -288,7 +289,7 @@ def search_strict(
                 elif rules.skip >= SKIP_TO_FIRST:
                     found = -1
                     for take in range(depth):
-                        if rules.skip_bits >> variables[frame_state[take + 1] - 1] & 1 and (
+                        if program.skips[variables[frame_state[take + 1] - 1]] and (
                             found < 0 or rules.skip == SKIP_TO_LAST
                         ):
                             found = start + take

@@ -1,8 +1,9 @@
 """The matcher for all matches of a pattern whose conditions read the match: each start's runs.
 
 Every start is searched by the kernel, which notes each run that ends (`engine/kernels/search.py`).
-Here these runs become matches, as `TwinMatcher` says: by the event that completes them, up to the
-first whose end needs rows that have not come.
+Where a match may rule out another, it also says which of them are matches. Else these runs become
+matches here, as `TwinMatcher` says: by the event that completes them, up to the first whose end
+needs rows that have not come.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from outpace.engine.match.contract import (
     Task,
     empty_block,
 )
-from outpace.engine.match.count_ambiguity import is_ambiguous
 from outpace.engine.match.finality import known_from, wait_for_time
+from outpace.engine.match.kernel import consumed_rows, outcome_at
 from outpace.engine.match.kernel_search import (
     KernelSearch,
     MatchRoom,
@@ -35,21 +36,15 @@ from outpace.engine.match.kernel_search import (
 )
 from outpace.engine.match.task import take_partial_matches
 from outpace.engine.match.twin import TwinMatcher
-from outpace.pattern.query import Consume, Per, Selection, Skip
+from outpace.pattern.query import Selection
 
 #: More matches of a start than it can have.
 _UNLIMITED: Final = 1 << 62
 
 
 def make_candidate_matcher(task: Task) -> CandidateMatcher | None:
-    """Return the compiled matcher of a task, or None where a match may rule out another."""
-    query = task.bound.query
-    if (
-        query.effective_selection is not Selection.ALL
-        or query.effective_skip.skip is not Skip.NONE
-        or query.consumption is not Consume.NONE
-        or any(limit.per is Per.PARTITION for limit in query.limits)
-    ):
+    """Return the compiled matcher of a task, or None where only the twin will do."""
+    if task.bound.query.effective_selection is not Selection.ALL:
         return None
     search = make_search(task)
     return None if search is None else CandidateMatcher(task, search)
@@ -62,10 +57,9 @@ class CandidateMatcher:
         self.search = search
         self._task = task
         self._twin = TwinMatcher(task)
-        self._ambiguous = is_ambiguous(task.program)
         self._variables = np.array([p.variable for p in task.program.positions], np.int64)
-        limits = [limit.count for limit in task.bound.query.limits]
-        self._per_start = limits[0] if limits else _UNLIMITED
+        per_start = search.rules.per_start
+        self._per_start = _UNLIMITED if per_start < 0 else per_start
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
@@ -87,12 +81,20 @@ class CandidateMatcher:
     def _run(self, block: Block, resume: Resume) -> Outcome | None:
         cursor = cursor_at(block, resume)._replace(looked=np.zeros(block.size, np.int64))
         begin = cursor.next_row.copy()
+        rules = self.search.rules
+        if rules.consume != kernels.CONSUME_NONE:
+            cursor = cursor._replace(consumed=consumed_rows(block, resume))
         room, told = MatchRoom.of(block.size), MatchRoom.none(block.size)
         rows = self.search.rows(block)
         if not self.search.run(kernels.search, block, rows, cursor, room, told):
             return None
         out = room.arrays
-        runs = _Runs.of(block, out, self._repeated(out) if self._ambiguous else None)
+        if rules.ruled:
+            outcome = outcome_at(block, resume, cursor, out)
+            if not self._task.timeouts:
+                return outcome
+            return replace(outcome, timed_out=self.search.timed_out(block, told.arrays))
+        runs = _Runs.of(block, out, self._repeated(out) if rules.repeats else None)
         outcome, full = _outcome(block, resume, runs, self._per_start, cursor, begin)
         if not self._task.timeouts:
             return outcome

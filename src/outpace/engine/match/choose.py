@@ -6,12 +6,11 @@ from typing import Final
 
 from outpace.compiler.kernel import is_disabled
 from outpace.engine.match.candidates import CandidateMatcher, make_candidate_matcher
-from outpace.engine.match.codegen import plan_path
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.graph import GraphMatcher, make_graph_matcher
 from outpace.engine.match.join_matcher import JoinMatcher
 from outpace.engine.match.kernel import KernelMatcher, make_kernel
-from outpace.engine.match.kernel_arrays import BITS_MAX, fits_bits
+from outpace.engine.match.kernel_arrays import MOVES_MAX
 from outpace.engine.match.twin import TwinMatcher
 from outpace.engine.match.uncertain_matcher import UncertainMatcher
 from outpace.pattern.query import Selection
@@ -45,15 +44,11 @@ def choose_matcher(task: Task) -> Matcher:
     return TwinMatcher(task) if compiled is None else compiled
 
 
-def plain_reason(task: Task) -> str:
+def plain_reason() -> str:
     """Say why no compiled matcher covers a query that the twin matches."""
     if is_disabled():
         return "NUMBA_DISABLE_JIT is set"
-    if not fits_bits(task.program):
-        return f"the pattern has more than {BITS_MAX} variables, or ways to go on at one place"
-    if plan_path(task) is None:
-        return "a condition reads MATCH_NUMBER"
-    return "all matches are wanted, conditions read the match, and one match rules out another"
+    return f"the pattern has more than {MOVES_MAX} ways to go on at one place"
 
 
 def matcher_name(matcher: Matcher) -> str:

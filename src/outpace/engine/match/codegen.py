@@ -32,7 +32,7 @@ from outpace.engine.match.codegen_layout import (
 )
 from outpace.engine.match.contract import Block, Task
 from outpace.engine.match.joins import Join, plan_joins
-from outpace.engine.match.kernel_arrays import waits_of_states
+from outpace.engine.match.kernel_arrays import is_wide, waits_of_states
 from outpace.engine.match.path_columns import path_columns
 from outpace.pattern import types
 from outpace.pattern.bind.query import classify
@@ -47,7 +47,6 @@ from outpace.pattern.bound import (
     Present,
     Read,
     ReadPlace,
-    walk,
 )
 from outpace.pattern.functions import function_of
 from outpace.pattern.functions.function import ZERO, Code, CompiledType, Term, Uncompilable, kind_of
@@ -60,7 +59,7 @@ _ORDERING: Final = (
 
 #: The number of the form of step functions goes into the hash under which they are kept.
 _HEADER = '''\
-"""Generated predicates of one query, of form 5; see outpace.engine.match.codegen."""
+"""Generated predicates of one query, of form 6; see outpace.engine.match.codegen."""
 
 from math import (
     acos, asin, atan, atan2, cos, e, exp, isfinite, isinf, isnan, log, log10, log2, pi, sin, sqrt,
@@ -82,6 +81,9 @@ def step(
     column_integers, column_floats, valid,
 ):
 '''
+
+#: The number of the match that is searched for.
+_NUMBER: Final = "match_number"
 
 _ASKING: Final = """
 from outpace.compiler.kernel import caller
@@ -144,8 +146,8 @@ class PathPlan:
         return path_columns(self.layout, self.joins, block, masks, asked)
 
 
-def plan_path(task: Task) -> PathPlan | None:
-    """Plan how a query's predicates run; None where only the twin knows what one of them reads."""
+def plan_path(task: Task) -> PathPlan:
+    """Plan how a query's predicates run."""
     predicates = task.bound.predicates
     layout = RecordLayout(len(predicates))
     prefilters: list[Predicate] = []
@@ -162,9 +164,10 @@ def plan_path(task: Task) -> PathPlan | None:
         bodies[variable], conditions[variable], left, layout = _body(rest, variable, layout)
         if left:
             asked[variable] = _all_of(left)
-    if any(isinstance(node, MatchOrdinal) for part in asked.values() for node in walk(part)):
-        return None
-    joins = plan_joins(waits_of_states(task.program), conditions, layout)
+    waits = waits_of_states(task.program)
+    # Rows are sorted by value by bits of one mask.
+    many = is_wide(len(predicates))
+    joins = plan_joins([0] * len(waits) if many else waits, conditions, layout)
     source = _source(layout, bodies, asked) if bodies else ""
     return PathPlan(tuple(prefilters), tuple(bodies), layout, joins, source, asked)
 
@@ -241,6 +244,8 @@ class CodeWriter:
                 return Term(inside, "True", CompiledType.BOOLEAN)
             case Aggregate():
                 return self._aggregate(expression)
+            case MatchOrdinal():
+                return self.code.line(_NUMBER, "True", CompiledType.INTEGER)
             case Apply(arguments=arguments):
                 if (one := place_of(expression, self.variable)) is not None:
                     return self._computed(expression, one)
@@ -297,6 +302,8 @@ class CodeWriter:
         if place.steps <= STEPS_HELD:
             register = self.layout.row_register(place.origin, place.variables, place.steps)
             return f"registers[after_integers + {register}]"
+        if is_wide(self.layout.variables):
+            raise Uncompilable
         bits = self.layout.bits(place.variables)
         if place.origin == "last":
             return f"find_last(run_rows, run_labels, depth, {bits}, {place.steps})"
@@ -373,9 +380,10 @@ def _source(
     integers = sum(kind is not CompiledType.FLOAT for kind in layout.kinds)
     ask = (
         f"    return ask(column_integers[{integers} * size],"
-        " (variable, depth, row, begin, run_rows, run_labels))"
+        f" (variable, depth, row, begin, run_rows, run_labels, {_NUMBER}))"
     )
     lines = [
+        f"{_NUMBER} = column_integers[{integers} * size + 1]",
         f"before_integers = depth * {len(layout.integers)}",
         f"after_integers = before_integers + {len(layout.integers)}",
         f"before_floats = depth * {len(layout.floats)}",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final, cast
 
 from outpace.engine.evaluate.row import compile_scalar
+from outpace.engine.match.kernel_arrays import is_wide
 from outpace.errors import DataError
 from outpace.pattern.bound import (
     Aggregate,
@@ -84,6 +85,15 @@ class RecordLayout:
         every = range(self.variables) if variables is None else variables
         return sum(1 << variable for variable in every)
 
+    def among(self, bits: int) -> str:
+        """Write whether the variable that a row is taken for is one of a set."""
+        if not is_wide(self.variables):
+            return f"{bits} >> variable & 1"
+        if bits == self.bits(None):
+            return "True"
+        members = [place for place in range(self.variables) if bits >> place & 1]
+        return f"({' or '.join(f'variable == {member}' for member in members) or 'False'})"
+
     def column(self, expression: BoundExpression) -> int:
         """Return the number of the column that holds an expression of one row, for each row."""
         local = at_own_row(expression)
@@ -107,7 +117,7 @@ class RecordLayout:
             outer = self.row_register(origin, variables, steps - 1) if steps else None
             self._rows[key] = register = self._integer(-1)
             before, after = _places(register)
-            condition, taken = f"{bits} >> variable & 1", "row"
+            condition, taken = self.among(bits), "row"
             if origin == "first":
                 condition = f"{condition} and {before} < 0"
             if outer is not None:
@@ -122,7 +132,8 @@ class RecordLayout:
         family = FAMILIES.get(node.function)
         by = family in ("min_by", "max_by")
         selects = bool(node.order) or node.condition is not None or (by and node.distinct)
-        if family is None or len(node.arguments) > 1 + by or selects:
+        wide = node.distinct and is_wide(self.variables)
+        if family is None or len(node.arguments) > 1 + by or selects or wide:
             raise Uncompilable
         bits = self.bits(node.variables)
         column = self.column(node.arguments[-1]) if node.arguments else -1
@@ -138,7 +149,7 @@ class RecordLayout:
     def _new_aggregate(self, family: str, bits: int, column: int, distinct: bool) -> Registers:
         count = self._integer(0)
         before, after = _places(count)
-        counted = f"{bits} >> variable & 1 != 0"
+        counted = f"{self.among(bits)} != 0"
         if column >= 0:
             counted = f"{counted} and valid[{column} * size + row] != 0"
         if distinct:

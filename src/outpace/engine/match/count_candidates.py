@@ -75,9 +75,7 @@ def count_candidates(
     spans
         The windows that candidates must lie in; by default as the floors of the block say.
     """
-    bound = task.bound
-    descending = bound.within is not None and any(bound.descending[:1])
-    reads_match = any(p.kind is PredicateClass.PATH for p in bound.predicates)
+    reads_match = any(p.kind is PredicateClass.PATH for p in task.bound.predicates)
     mode = lane_mode(task)
     if len(block.floors) and not len(spans.opened):
         # As if a window opened with each row.
@@ -85,7 +83,7 @@ def count_candidates(
     if len(spans.opened) and mode == ONE_LANE:
         mode = BY_WINDOWS
     by_take = mode == BY_TAKE and len(spans.opened)
-    if reads_match or descending or by_take or not covered(task.program):
+    if reads_match or by_take or not covered(task.program):
         return None
     shift = block.segments[:-1] - _first_ordinals(block)
     low = np.clip(resume.next_start + shift, block.segments[:-1], block.visible)

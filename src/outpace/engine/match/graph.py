@@ -2,9 +2,8 @@
 
 Covered are queries with `Selection.ALL` whose predicates do not read the match and whose matches
 are complete with their last event. Not covered are a trailing `!B`, `$`, partial matches that timed
-out, WITHIN over a descending time, and a step that leaves possessive repetitions with different
-`until`s. The graph is rebuilt in each call from the rows that WITHIN keeps, so a stream needs no
-state but those rows.
+out, and a step that leaves possessive repetitions with different `until`s. The graph is rebuilt in
+each call from the rows that WITHIN keeps, so a stream needs no state but those rows.
 """
 
 from __future__ import annotations
@@ -112,11 +111,9 @@ def make_graph_matcher(
         How many nodes may pile up before those that WITHIN has passed are given up.
     """
     bound = task.bound
-    ordered = bound.within is None or not any(bound.descending[:1])
     if (
         bound.query.effective_selection is not Selection.ALL
         or task.timeouts
-        or not ordered
         or any(predicate.kind is PredicateClass.PATH for predicate in bound.predicates)
     ):
         return None

@@ -29,7 +29,7 @@ from outpace.engine.match.contract import (
     Turns,
     empty_block,
 )
-from outpace.engine.match.kernel_arrays import rules
+from outpace.engine.match.kernel_arrays import is_wide, rules
 from outpace.engine.match.kernel_search import (
     KernelSearch,
     MatchRoom,
@@ -104,7 +104,7 @@ class KernelMatcher:
         rows = self.search.rows(block)
         cursor = cursor_at(block, resume)
         if self.search.rules.consume != kernels.CONSUME_NONE:
-            cursor = cursor._replace(consumed=_consumed(block, resume))
+            cursor = cursor._replace(consumed=consumed_rows(block, resume))
         buffers, told = MatchRoom.of(block.size), MatchRoom.none(block.size)
         if self._chain is not None:
             past_last = self.search.rules.skip == kernels.SKIP_PAST_LAST
@@ -116,7 +116,7 @@ class KernelMatcher:
             )
         elif not self.search.run(self._kernel, block, rows, cursor, buffers, told):
             return None
-        outcome = _outcome(block, resume, cursor, buffers.arrays)
+        outcome = outcome_at(block, resume, cursor, buffers.arrays)
         if not self._task.timeouts:
             return outcome
         return replace(outcome, timed_out=self.search.timed_out(block, told.arrays))
@@ -217,6 +217,8 @@ def chain_steps(task: Task) -> Integers | None:
         return None
     if query.consumption is not Consume.NONE or not is_chain(program) or _reads_run(task):
         return None
+    if task_rules.words > 1:
+        return None
     return np.array([1 << position.variable for position in program.positions], np.int64)
 
 
@@ -225,7 +227,7 @@ def is_strict(task: Task) -> bool:
     program, query = task.program, task.bound.query
     if query.bound is not None and query.bound.kind is not WithinKind.FIRST_TO_LAST:
         return False
-    if query.consumption is not Consume.NONE:
+    if query.consumption is not Consume.NONE or is_wide(len(program.names)):
         return False
     if any(program.ends) or any(move.untils or move.holds for move in program.initial):
         return False
@@ -256,20 +258,22 @@ def _reads_run(task: Task) -> bool:
     return any(predicate.kind is PredicateClass.PATH for predicate in task.bound.predicates)
 
 
-def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outcome:
+def outcome_at(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outcome:
+    """Return what a search wrote that emits start by start, and where it stopped."""
     begin = block.segments[:-1]
     found = found_matches(out, *settled(block, out))
+    shift = np.where(begin < block.segments[1:], first_ordinals(block), resume.next_start) - begin
     after = Resume(
-        next_start=(block.ordinals[begin] + (cursor.next_row - begin)).astype(np.int64),
-        barrier=resume.barrier.copy(),
+        next_start=cursor.next_row + shift,
+        barrier=np.maximum(cursor.barrier + shift, -1),
         number=cursor.number,
-        completed_to=resume.completed_to.copy(),
+        completed_to=np.maximum(cursor.completed + shift, 0),
         consumed=_consumed_from(block, cursor) if len(cursor.consumed) else list(resume.consumed),
     )
     return Outcome(found, after, cursor.next_row)
 
 
-def _consumed(block: Block, resume: Resume) -> npt.NDArray[np.uint8]:
+def consumed_rows(block: Block, resume: Resume) -> npt.NDArray[np.uint8]:
     """Return a flag for each row that matches have consumed."""
     marks = np.zeros(block.size, np.uint8)
     shift = block.segments[:-1] - first_ordinals(block)

@@ -6,7 +6,8 @@ cannot be completed are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,13 +15,15 @@ from outpace.engine.arrays import Numbers
 from outpace.engine.kernels import search
 from outpace.engine.match.after import skip_variables
 from outpace.engine.match.contract import Task
-from outpace.engine.match.count_ambiguity import repeats_runs
+from outpace.engine.match.count_ambiguity import is_ambiguous, repeats_runs
 from outpace.engine.match.program import ACCEPT, Hold, Negation, Program, Transition, completing
 from outpace.pattern.ast import Link
 from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
 
 #: Variables, moves of one position and holds of one position are bits of a signed 64-bit number.
-BITS_MAX = 62
+BITS_MAX = MOVES_MAX = 62
+#: So many masks a row has at most.
+WORDS_MAX = 16
 POSITIONS_MAX = np.iinfo(np.int16).max
 
 _LINKS = {Link.STRICT: search.STRICT, Link.NEXT: search.NEXT, Link.ANY: search.ANY}
@@ -54,26 +57,104 @@ def states(program: Program) -> list[tuple[Transition, ...]]:
     ]
 
 
+def is_wide(variables: int) -> bool:
+    """Say whether a row has several masks, as one has not that many bits."""
+    return variables > BITS_MAX
+
+
+@dataclass(frozen=True)
+class Words:
+    """The masks of rows: few variables share one, of more each state looks at one that has its own.
+
+    Parameters
+    ----------
+    variables
+        For each mask its variables, by bit.
+    of_state
+        The mask of each state.
+    """
+
+    variables: tuple[tuple[int, ...], ...]
+    of_state: tuple[int, ...]
+
+    @staticmethod
+    def of(program: Program) -> Words:
+        """Return the masks of a program; what one state alone looks at may not fit."""
+        looks = [
+            _looked_at(program, *each) for each in zip(states(program), _ends(program), strict=True)
+        ]
+        if not is_wide(len(program.names)):
+            return Words((tuple(range(len(program.names))),), (0,) * len(looks))
+        words: list[dict[int, None]] = [{}]
+        of_state = []
+        for names in looks:
+            fitting = (w for w, word in enumerate(words) if len({*word, *names}) <= BITS_MAX)
+            chosen = next(fitting, len(words))
+            if chosen == len(words):
+                words.append({})
+            words[chosen] |= dict.fromkeys(names)
+            of_state.append(chosen)
+        return Words(tuple(map(tuple, words)), tuple(of_state))
+
+    def bits(self, state: int, variables: Iterable[int]) -> int:
+        """Return variables that a state looks at as bits of its mask."""
+        word = self.variables[self.of_state[state]]
+        return _bits(map(word.index, variables))
+
+
+def _looked_at(
+    program: Program, moves: tuple[Transition, ...], ends: tuple[Negation, ...]
+) -> list[int]:
+    """Return the variables that matter in a state."""
+    found = [negation.variable for negation in ends]
+    for move in moves:
+        found += [negation.variable for negation in move.negations]
+        found += move.untils
+        for hold in move.holds:
+            found += [hold.variable] if hold.until is None else [hold.variable, hold.until]
+        if move.target != ACCEPT:
+            found.append(program.positions[move.target].variable)
+    return sorted(set(found))
+
+
 def fits_bits(program: Program) -> bool:
-    """Say whether sets of variables, of a state's moves and of its holds fit into bits."""
+    """Say whether what a state looks at, its moves and its holds fit into bits."""
+    words = Words.of(program).variables
     return (
-        len(program.names) <= BITS_MAX
+        len(words) <= WORDS_MAX
+        and all(len(word) <= BITS_MAX for word in words)
         and len(program.positions) <= POSITIONS_MAX
         and all(
-            len(moves) <= BITS_MAX and sum(len(move.holds) for move in moves) <= BITS_MAX
+            len(moves) <= MOVES_MAX and sum(len(move.holds) for move in moves) <= MOVES_MAX
             for moves in states(program)
         )
     )
 
 
-def program_arrays(task: Task) -> search.ProgramArrays:
-    """Return the program of a task as arrays."""
+def program_arrays(task: Task, path_variables: Collection[int]) -> search.ProgramArrays:
+    """Return the program of a task as arrays; the predicates of some variables read the match."""
     program = task.program
     by_state = states(program)
     moves = [move for state in by_state for move in state]
+    from_state = [state for state, those in enumerate(by_state) for _ in those]
     initial = len(by_state[0])
-    holds: list[Hold] = [hold for move in moves for hold in move.holds]
-    ends = _ends(program)
+    holds: list[tuple[int, Hold]] = [
+        (state, hold) for state, move in zip(from_state, moves, strict=True) for hold in move.holds
+    ]
+    ends = list(enumerate(_ends(program)))
+    words = Words.of(program)
+    named = np.zeros((len(words.variables), search.NAMED), np.int64)
+    for word, variables in enumerate(words.variables):
+        named[word, : len(variables)] = variables
+    targets = skip_variables(task.bound)
+
+    def negated(index: int, *, immediate: bool) -> int:
+        # Before the first event there is none that a negated step could look at.
+        these = () if index < initial else moves[index].negations
+        return words.bits(
+            from_state[index], (n.variable for n in these if n.immediate is immediate)
+        )
+
     return search.ProgramArrays(
         variable=_integers(position.variable for position in program.positions),
         first_move=_bounds(len(state) for state in by_state),
@@ -82,32 +163,54 @@ def program_arrays(task: Task) -> search.ProgramArrays:
         flags=_integers(
             search.AT_START * move.at_start + search.AT_END * move.at_end for move in moves
         ),
-        until=_integers(_bits(move.untils) for move in moves),
-        # Before the first event there is none that a negated step could look at.
-        absent_next=_integers(
-            0 if index < initial else _negated(move, immediate=True)
-            for index, move in enumerate(moves)
+        until=_integers(
+            words.bits(state, move.untils) for state, move in zip(from_state, moves, strict=True)
         ),
-        absent=_integers(
-            0 if index < initial else _negated(move, immediate=False)
-            for index, move in enumerate(moves)
-        ),
+        absent_next=_integers(negated(index, immediate=True) for index in range(len(moves))),
+        absent=_integers(negated(index, immediate=False) for index in range(len(moves))),
         first_hold=_bounds(len(move.holds) for move in moves),
-        hold=_integers(1 << hold.variable for hold in holds),
-        hold_until=_integers(0 if hold.until is None else 1 << hold.until for hold in holds),
+        hold=_integers(words.bits(state, [hold.variable]) for state, hold in holds),
+        hold_until=_integers(
+            0 if hold.until is None else words.bits(state, [hold.until]) for state, hold in holds
+        ),
         group_end=_group_ends(by_state),
         group_bits=_group_bits(by_state),
         guarded=_integers(
             bool(move.at_start or move.at_end or (move.negations and index >= initial))
             for index, move in enumerate(moves)
         ),
-        ends=_integers(_bits(n.variable for n in state if not n.immediate) for state in ends),
-        ends_next=_integers(_bits(n.variable for n in state if n.immediate) for state in ends),
-        strict_next=_integers(
-            0 if state == 0 or task.timeouts else _strict_next(program, moves)
-            for state, moves in enumerate(by_state)
+        ends=_integers(
+            words.bits(state, (n.variable for n in these if not n.immediate))
+            for state, these in ends
         ),
-        waits=_integers(waits_of_states(program)),
+        ends_next=_integers(
+            words.bits(state, (n.variable for n in these if n.immediate)) for state, these in ends
+        ),
+        strict_next=_integers(
+            0
+            if state == 0 or task.timeouts
+            else words.bits(state, _members(_strict_next(program, those)))
+            for state, those in enumerate(by_state)
+        ),
+        waits=_integers(
+            words.bits(state, _members(waited))
+            for state, waited in enumerate(waits_of_states(program))
+        ),
+        word=_integers(words.of_state),
+        named=named.ravel(),
+        path=_integers(
+            _bits(word.index(variable) for variable in word if variable in path_variables)
+            for word in words.variables
+        ),
+        fits=_integers(
+            0
+            if move.target == ACCEPT
+            else words.variables[words.of_state[state]].index(
+                program.positions[move.target].variable
+            )
+            for state, move in zip(from_state, moves, strict=True)
+        ),
+        skips=np.array([name in targets for name in range(len(program.names))], np.uint8),
     )
 
 
@@ -118,7 +221,9 @@ def _strict_next(program: Program, moves: tuple[Transition, ...]) -> int:
     return _bits(program.positions[move.target].variable for move in moves)
 
 
-def _second_bits(program: Program) -> int:
+def _second_bits(program: Program, words: Words) -> int:
+    if len(words.variables) > 1:
+        return 0
     found = 0
     by_state = states(program)
     for move in program.initial:
@@ -129,34 +234,44 @@ def _second_bits(program: Program) -> int:
     return found
 
 
-def rules(task: Task, path_variables: Iterable[int]) -> search.SearchRules:
+def rules(task: Task, path_variables: Collection[int]) -> search.SearchRules:
     """Return what a query asks for beside its pattern."""
     bound, program = task.bound, task.program
     query = bound.query
     skip = query.effective_skip
-    path = _bits(path_variables)
-    limits = [limit.count for limit in query.limits if limit.per is Per.PARTITION]
+    words = Words.of(program)
+    limits = {limit.per: limit.count for limit in query.limits}
+    every = query.effective_selection is Selection.ALL
     kind = search.WITHIN_NONE
     if bound.within is not None:
         assert query.bound is not None
         kind = _WITHINS[query.bound.kind]
     targets = (move.target for move in program.initial if move.target != ACCEPT)
     return search.SearchRules(
-        path=path,
-        start_bits=_bits(program.positions[target].variable for target in targets),
+        words=len(words.variables),
+        path=len(path_variables) > 0,
+        start_bits=words.bits(0, (program.positions[target].variable for target in targets)),
         # Where partial matches are told of, none is left out because it surely fails.
-        second_bits=0 if task.timeouts else _second_bits(program),
+        second_bits=0 if task.timeouts else _second_bits(program, words),
         matches_empty=program.matches_empty,
         within_kind=kind,
         skip=_SKIPS[skip.skip],
-        skip_bits=_bits(skip_variables(bound)),
+        skip_free=skip.skip is Skip.NONE,
         skip_strict=skip.strict,
         consume=_CONSUMES[query.consumption],
-        limit=limits[0] if limits else -1,
-        memo=path == 0 and not task.timeouts,
+        limit=limits.get(Per.PARTITION, -1),
+        memo=not path_variables and not task.timeouts,
         budget=task.step_budget,
         work=task.pace.work,
-        every=query.effective_selection is Selection.ALL,
+        every=every,
+        ruled=every
+        and (
+            skip.skip is not Skip.NONE
+            or query.consumption is not Consume.NONE
+            or Per.PARTITION in limits
+        ),
+        per_start=limits.get(Per.START, -1),
+        repeats=every and is_ambiguous(program),
         tells=_tells(task),
     )
 
@@ -182,8 +297,8 @@ def _bits(variables: Iterable[int]) -> int:
     return bits
 
 
-def _negated(move: Transition, *, immediate: bool) -> int:
-    return _bits(n.variable for n in move.negations if n.immediate is immediate)
+def _members(bits: int) -> list[int]:
+    return [place for place in range(bits.bit_length()) if bits >> place & 1]
 
 
 def _group_ends(by_state: list[tuple[Transition, ...]]) -> Numbers:

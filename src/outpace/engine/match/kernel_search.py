@@ -33,7 +33,7 @@ from outpace.engine.match.contract import (
     Turns,
 )
 from outpace.engine.match.finality import wait_for_time
-from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
+from outpace.engine.match.kernel_arrays import Words, fits_bits, program_arrays, rules
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.masks import Ask, bound_predicates
 from outpace.engine.match.task import take_partial_matches
@@ -55,15 +55,9 @@ _INT32_MAX = np.iinfo(np.int32).max
 
 def make_search(task: Task) -> KernelSearch | None:
     """Return the compiled search of a task, or None where only the twin will do."""
-    bound = task.bound
-    if (
-        not fits_bits(task.program)
-        # Where time runs backwards, no event ends the wait.
-        or (bound.within is not None and bound.descending[0])
-    ):
+    if not fits_bits(task.program):
         return None
-    plan = plan_path(task)
-    return None if plan is None else KernelSearch(task, plan)
+    return KernelSearch(task, plan_path(task))
 
 
 class KernelSearch:
@@ -72,9 +66,12 @@ class KernelSearch:
     def __init__(self, task: Task, plan: PathPlan) -> None:
         self.task = task
         self.plan = plan
-        self._program: ProgramArrays = program_arrays(task)
+        self._program: ProgramArrays = program_arrays(task, plan.variables)
         self.rules: SearchRules = rules(task, plan.variables)
-        self._masks = BlockMasks(plan.prefilters)
+        self._masks = [
+            BlockMasks([plan.prefilters[variable] for variable in word])
+            for word in Words.of(task.program).variables
+        ]
 
     def ready(self, size: int, kernel: Callable[..., int]) -> bool:
         """Say whether compiled code is to match a block of this size now, rather than the twin.
@@ -87,7 +84,9 @@ class KernelSearch:
 
     def rows(self, block: Block) -> SegmentRows:
         """Return the rows of a block as a search sees them."""
-        return _rows(block, self._masks(block), self.task.bound.within)
+        masks = [each(block) for each in self._masks]
+        whole = masks[0] if len(masks) == 1 else np.concatenate(masks)
+        return _rows(block, whole, self.task.bound.within)
 
     def run(
         self,
@@ -112,7 +111,8 @@ class KernelSearch:
         turns = Turns(self.task, block.size)
         rooms = [buffers]
         if kernel is kernels.search:
-            rooms.append(told or MatchRoom.none(block.size))
+            none = MatchRoom.none(block.size)
+            rooms += [told or none, MatchRoom.of(block.size) if rules.ruled else none]
         while True:
             given = (each.arrays for each in rooms)
             status = kernel(step, self._program, rules, rows, path, room.stack, cursor, *given)
@@ -126,6 +126,8 @@ class KernelSearch:
                 buffers.grow()
             elif status == kernels.TOLD_FULL:
                 rooms[1].grow()
+            elif status == kernels.RUNS_FULL:
+                rooms[2].grow()
             elif status == kernels.STACK_FULL:
                 room.deepen(path)
             elif status == kernels.MEMO_FULL:
@@ -182,15 +184,17 @@ class KernelSearch:
         predicates = bound_predicates(replace(self.task, bound=bound))(block)
         asking: dict[int, Ask] = {}
 
-        def ask(variable: int, depth: int, row: int, begin: int, rows: int, labels: int) -> int:
+        def ask(
+            variable: int, depth: int, row: int, begin: int, rows: int, labels: int, number: int
+        ) -> int:
             if begin not in asking:
                 asking.clear()
                 segment = int(np.searchsorted(block.segments, begin, "right")) - 1
                 asking[begin] = predicates.asking(segment)
             run = [taken - begin for taken in integers_at(rows, depth)]
-            return asking[begin](variable, row - begin, run, integers_at(labels, depth), 0)
+            return asking[begin](variable, row - begin, run, integers_at(labels, depth), number)
 
-        return Called(ask, 6)
+        return Called(ask, 7)
 
     def _fail(self, status: int, cursor: Cursor, budget: int) -> None:
         if status == kernels.OVER_BUDGET:
@@ -263,7 +267,7 @@ def _stack(frames: int, memo: int, path: PathInput) -> Stack:
         memo_keys=np.zeros(memo, np.int64),
         memo_stamps=np.zeros(memo, np.int64),
         memo_state=np.zeros(4, np.int64),
-        paused=np.zeros(7, np.int64),
+        paused=np.zeros(9, np.int64),
     )
 
 
@@ -349,7 +353,8 @@ def first_ordinals(block: Block) -> Integers:
 def cursor_at(block: Block, resume: Resume) -> Cursor:
     """Return where the search of a block goes on."""
     begin = block.segments[:-1]
-    next_row = begin + (resume.next_start - first_ordinals(block))
+    shift = begin - first_ordinals(block)
+    next_row = resume.next_start + shift
     return Cursor(
         segment=np.zeros(1, np.int64),
         # Kernels go where they are sent, and a saved state may say anything.
@@ -360,6 +365,8 @@ def cursor_at(block: Block, resume: Resume) -> Cursor:
         wanted=np.zeros(0, np.uint8),
         looked=np.zeros(0, np.int64),
         consumed=np.zeros(0, np.uint8),
+        barrier=resume.barrier + shift,
+        completed=resume.completed_to + shift,
     )
 
 

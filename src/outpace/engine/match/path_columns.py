@@ -28,8 +28,9 @@ def path_columns(
     """Return the columns and the first registers that a step function reads, and the joined rows.
 
     None where a column cannot be computed for all rows, which a search need not ask about, or has
-    numbers that do not fit: then only the twin can tell what comes of it. Behind the columns is
-    the address of what is asked where there is no compiled condition.
+    numbers that do not fit: then only the twin can tell what comes of it. Behind the columns of
+    integers are the address of what is asked where there is no compiled condition, and the number
+    of the match that is searched for.
     """
     size, kinds = block.size, layout.kinds
     frame = PredicateFrame(block.columns, block.segments)
@@ -38,8 +39,8 @@ def path_columns(
     except DataError:
         return None
     floats = sum(kind is CompiledType.FLOAT for kind in kinds)
-    integer_columns = np.zeros((len(kinds) - floats) * size + 1, np.int64)
-    integer_columns[-1] = asked
+    integer_columns = np.zeros((len(kinds) - floats) * size + 2, np.int64)
+    integer_columns[-2] = asked
     float_columns = np.zeros(floats * size, np.float64)
     valid = np.ones(len(kinds) * size, np.uint8)
     for number, values in enumerate(numbers_of(columns, ordered=layout.ordered)):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, note
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from support.compiled import (
     LOCAL,
@@ -20,7 +20,7 @@ from support.properties import examples
 from support.strategies import patterns
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.match import kernel_search
+from outpace.engine.match import kernel_arrays, kernel_search
 from outpace.engine.match.candidates import make_candidate_matcher
 from outpace.engine.match.choose import choose_matcher, matcher_name
 from outpace.engine.match.contract import Pace, Resume
@@ -28,7 +28,7 @@ from outpace.engine.match.kernel import make_kernel
 from outpace.engine.match.task import match_block, prepare, whole_block
 from outpace.engine.match.twin import TwinMatcher
 from outpace.errors import MatchError
-from outpace.pattern.ast import Link, predicates
+from outpace.pattern.ast import Link, predicates, variables
 from outpace.pattern.query import Query, WithinKind
 
 #: Conditions that ask for the value of an earlier row.
@@ -118,6 +118,52 @@ def test_all_matches_equal_the_twins(query, table, cut, watermark, work):
 @examples(40)  # each compiles a predicate of its own
 @given(queries((*LOCAL, *PATH, *JOINED)), tables(9), st.integers(0, 9), st.integers(0, 12), WORKS)
 def test_all_matches_with_compiled_predicates_equal_the_twins(query, table, cut, watermark, work):
+    note(repr(query))
+    _compare(query, table, cut, watermark, work)
+
+
+@examples(40)
+@given(queries((*LOCAL, *PATH)), st.booleans(), tables(9), st.integers(0, 9), WORKS)
+def test_variables_that_do_not_fit_into_one_mask(query, everything, table, cut, work):
+    note(repr(query))
+    if not everything:
+        query = replace(query.select("preferred"), limits=())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel_arrays, "BITS_MAX", 2)
+        assume(kernel_arrays.fits_bits(task_of(query, table).program))
+        _compare(query, table, cut, 0, work, everything=everything)
+
+
+@st.composite
+def ruled(draw, definitions, **more):
+    """Queries whose matches rule out others."""
+    query = draw(queries(definitions, **more))
+    kind = draw(st.integers(0, 3))
+    if kind == 0:
+        return query.limit(draw(st.integers(1, 4)))
+    if kind == 1:
+        return query.consume(draw(st.sampled_from(["selected", "all"])))
+    if kind == 2:
+        return draw(st.sampled_from([query.skip_to_next_row(), query.skip_past_last_row()]))
+    names = variables(query.tree)
+    assume(names)
+    name = draw(st.sampled_from(names))
+    strict = draw(st.booleans())
+    chosen = draw(st.sampled_from([Query.skip_to_first, Query.skip_to_last]))
+    return chosen(query, name, strict=strict)
+
+
+@given(ruled(LOCAL), tables(9), st.integers(0, 9), st.integers(0, 12), WORKS)
+def test_matches_that_rule_out_others_equal_the_twins(query, table, cut, watermark, work):
+    note(repr(query))
+    _compare(query, table, cut, watermark, work)
+
+
+@examples(40)
+@given(
+    ruled((*LOCAL, *PATH, *JOINED)), tables(9), st.integers(0, 9), st.integers(0, 12), WORKS,
+)  # fmt: skip
+def test_compiled_conditions_and_matches_that_rule_out_others(query, table, cut, watermark, work):
     note(repr(query))
     _compare(query, table, cut, watermark, work)
 
