@@ -150,11 +150,12 @@ def restore_stage(
     number: int = 0,
     read: ReadLog | None = None,
     soft: State | None = None,
+    anchor: bytes = b"",
 ) -> Stage:
     """Return an instance of a stage, of a number, as it was saved; a new one where nothing was.
 
-    Where savepoints are saved, `read` reads the log that the events came from, unless `soft` is
-    what `ReplayedStage.soft` was then.
+    Where savepoints are saved, `anchor` is that of `ReplayedStage.anchor` which was saved last, and
+    `read` reads the log that the events came from, unless `soft` is what `ReplayedStage.soft` was.
 
     Raises
     ------
@@ -193,11 +194,11 @@ def restore_stage(
         assert read is not None, "somebody reads the log"
         if soft is not None:
             with suppress(StateError):
-                stage.recall(saved.part("stage"), soft)
+                stage.recall(saved.part("stage"), anchor, soft)
                 return stage
             stage = spec.make(number)
             assert isinstance(stage, ReplayedStage), "it is one"
-        stage.rebuild(saved.part("stage"), spec.replay.packing, read)
+        stage.rebuild(saved.part("stage"), anchor, spec.replay.packing, read)
         return stage
     with reading():
         stage.part.restore(saved.part("stage"))

@@ -69,6 +69,8 @@ class Chain:
         self.specs = specs
         self._read = read
         self.states: States = [[None] * spec.instances for spec in specs]
+        #: The anchors of stages that save no state, by what is saved beside them.
+        self._anchors: dict[tuple[int, bytes | None], bytes] = {}
 
     @property
     def state_bytes(self) -> int:
@@ -86,12 +88,16 @@ class Chain:
         return self._restore(self.specs[0], self.states[0][0], 0).timer
 
     def _restore(self, spec: StageSpec, state: bytes | None, number: int) -> Stage:
-        return restore_stage(spec, state, number, self._read)
+        anchor = self._anchors.get((number, state), b"")
+        return restore_stage(spec, state, number, self._read, anchor=anchor)
 
     def _save(self, spec: StageSpec, stage: Stage, number: int) -> bytes:
-        if isinstance(stage, ReplayedStage):
-            stage.acknowledge()
-        return save_stage(spec, stage)
+        if not isinstance(stage, ReplayedStage):
+            return save_stage(spec, stage)
+        stage.acknowledge()
+        saved = save_stage(spec, stage)
+        self._anchors[number, saved] = stage.anchor
+        return saved
 
     def crash(self, cells: Sequence[Cell], now: int = NO_TIME) -> tuple[BatchOutput, States]:
         """Run a batch of which nothing is kept, and return what it gave and the states after.

@@ -96,7 +96,7 @@ class LogPlaces:
         for block in self.blocks:
             before = found[-1] if found else None
             if before is not None and before.number + before.events == block.number:
-                stretches = _joined(before.stretches, block.stretches)
+                stretches = joined_stretches(before.stretches, block.stretches)
                 block = before._replace(events=before.events + block.events, stretches=stretches)
                 found.pop()
             found.append(block)
@@ -157,10 +157,16 @@ class LogPlaces:
         ]
 
 
-def _joined(
+def joined_stretches(
     before: tuple[LogStretch, ...], stretches: tuple[LogStretch, ...]
 ) -> tuple[LogStretch, ...]:
-    """Return stretches that come after others, where the first may go on with the last of these."""
+    """Return stretches that come after others, where the first may go on with the last of these.
+
+    Examples
+    --------
+    >>> joined_stretches((LogStretch("", 0, 5),), (LogStretch("", 5, 7),))
+    (LogStretch(part='', first=0, stop=7),)
+    """
     if before and stretches:
         last, (part, first, stop) = before[-1], stretches[0]
         if last.part == part and last.stop == first:

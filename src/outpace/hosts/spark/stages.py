@@ -218,6 +218,8 @@ class StageProcessor(StatefulProcessor):
         self._handle = handle
         self._state = handle.getValueState("state", "state binary")
         self._spec = self._part.value
+        replayed = self._spec.replay is not None
+        self._anchor = handle.getValueState("anchor", "anchor binary") if replayed else None
         self._clocked = self._spec.clocked
         measured = self._spec.measured
         self._load = handle.getValueState("load", _LOAD) if measured else None
@@ -262,9 +264,13 @@ class StageProcessor(StatefulProcessor):
             stage.check(*self._again)
             # Spark keeps the output of a batch and the state after it together.
             stage.acknowledge()
-        state = save_stage(self._spec, stage)
+        state, anchor = save_stage(self._spec, stage), b""
         self._state.update((state,))
         if isinstance(stage, ReplayedStage):
+            assert self._anchor is not None, "there is one where there are savepoints"
+            if stage.renewed:
+                anchor = stage.anchor
+                self._anchor.update((anchor,))
             _soft.put(self._spec, number, state, stage)
             _soft_files.write(number, state, stage.soft, data)
         if now_ms is not None:
@@ -278,7 +284,7 @@ class StageProcessor(StatefulProcessor):
         )
         counters = replace(
             stage.counters,
-            state_bytes=len(state),
+            state_bytes=len(state) + len(anchor),
             restore_us=restored,
             step_us=stepped,
             save_us=written,
@@ -289,13 +295,15 @@ class StageProcessor(StatefulProcessor):
 
     def _restored(self, number: int, data: bytes | None) -> Stage:
         """Return an instance as it was saved, which this process may have still."""
-        if data is None or self._spec.replay is None:
+        if data is None or self._anchor is None:
             return restore_stage(self._spec, data, number)
-        soft = _soft.take(self._spec, number, data)
-        if soft is not None:
-            return soft
+        kept = _soft.take(self._spec, number, data)
+        if kept is not None:
+            return kept
         _, read = self._again
-        return restore_stage(self._spec, data, number, read, _soft_files.read(number, data))
+        (anchor,) = self._anchor.get() or (b"",)
+        soft = _soft_files.read(number, data)
+        return restore_stage(self._spec, data, number, read, soft, bytes(anchor))
 
     @property
     def _again(self) -> tuple[Packing, ReadLog]:

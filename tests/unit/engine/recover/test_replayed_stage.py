@@ -115,7 +115,8 @@ class SoftChain(Chain):
             return soft
         file = None if state is None else self._files.get((number, state))
         if file is not None and self._random.random() < 0.5:
-            return restore_stage(spec, state, number, _never, State.decode(file))
+            anchor = self._anchors[number, state]
+            return restore_stage(spec, state, number, _never, State.decode(file), anchor)
         return super()._restore(spec, state, number)
 
     def _save(self, spec: StageSpec, stage: Stage, number: int) -> bytes:
@@ -293,10 +294,11 @@ def rows(size: int, jitter: int, random: random.Random) -> pa.Table:
         {}, optional={"sources": st.just(SOURCES), "heartbeats": st.just("beat")}
     ),
     skipped=st.sampled_from([0, 1, 32]),
+    since=st.sampled_from([1, 20, 1000]),
     seed=st.integers(0, 9999),
 )
 def test_a_replay_gives_what_saved_state_gives(
-    name, disorder, late, keyed, cuts, lost, parts, asked, skipped, seed
+    name, disorder, late, keyed, cuts, lost, parts, asked, skipped, since, seed
 ):
     query, choose = QUERIES[name], random.Random(seed)
     if disorder == "patient":
@@ -305,7 +307,7 @@ def test_a_replay_gives_what_saved_state_gives(
         query = query.disorder(kind(late=late))
     query = query.partition_by("key") if keyed else query
     log = Log(rows(60, 5, choose), choose, parts=parts)
-    with patch.object(replayed_stage, "_SKIPPED", skipped):
+    with patch.multiple(replayed_stage, _SKIPPED=skipped, _SINCE=since, _SMALL=0):
         compare(query, log, cuts, lost=lost, **asked)
 
 
@@ -314,15 +316,15 @@ def long_log(size: int = 4000) -> Log:
     return Log(rows(size, 0, choose), choose, most=9 if size < 100 else 700)
 
 
-def saved_of(query: op.Query, log: Log) -> tuple[Plan[StageDivision], bytes]:
-    """Return what an instance saves that has read all of a log."""
+def saved_of(query: op.Query, log: Log) -> tuple[Plan[StageDivision], bytes, bytes]:
+    """Return what an instance saves that has read all of a log, and its anchor."""
     plan = plan_stream(query, log.rows.schema, 1, log=LOG)
     stage = plan.division.stages[0].make()
     cells = packed(plan, log, log.base, log.base + log.rows.num_rows)
     stage.step([cell for cell in cells if cell.kind in stage.takes], NO_TIME)
     assert isinstance(stage, ReplayedStage)
     stage.acknowledge()
-    return plan, save_stage(plan.division.stages[0], stage)
+    return plan, save_stage(plan.division.stages[0], stage), stage.anchor
 
 
 CHAIN = QUERIES["chain"].over(op.windows.count(900, slide=300), duplicates=True)
@@ -334,34 +336,34 @@ CHAIN = QUERIES["chain"].over(op.windows.count(900, slide=300), duplicates=True)
 )
 def test_a_savepoint_is_small_however_many_events_are_kept(query):
     log = long_log(20_000)
-    _, saved = saved_of(query, log)
+    _, saved, anchor = saved_of(query, log)
     plan = plan_stream(query, log.rows.schema, 1)
     [spec], stage = plan.division.stages, plan.division.stages[0].make()
     cells = packed(plan, log, log.base, log.base + log.rows.num_rows)
     stage.step([cell for cell in cells if cell.kind in stage.takes], NO_TIME)
     assert stage.counters.kept + stage.counters.buffered > 4000
-    assert len(saved) < 2000
-    assert 50 * len(saved) < len(save_stage(spec, stage))
+    assert len(saved) + len(anchor) < 2000
+    assert 50 * (len(saved) + len(anchor)) < len(save_stage(spec, stage))
 
 
 def test_a_savepoint_is_small_however_many_events_are_skipped():
     log = long_log(20_000)
     # Each window begins with what the one before it has, and thousands are needed, one by one.
     query = QUERIES["chain"].over(op.windows.count(9000, slide=30), duplicates=True)
-    plan, saved = saved_of(query, log)
-    assert len(saved) < 1200
-    stage = restore_stage(plan.division.stages[0], saved, 0, log.read)
+    plan, saved, anchor = saved_of(query, log)
+    assert len(saved) + len(anchor) < 1500
+    stage = restore_stage(plan.division.stages[0], saved, 0, log.read, anchor=anchor)
     assert isinstance(stage, ReplayedStage)
     stage.acknowledge()
     assert stage.soft is not None
     assert 2000 < stage.soft.tables[0].num_rows < 6000
-    assert len(save_stage(plan.division.stages[0], stage)) < 1200
+    assert len(save_stage(plan.division.stages[0], stage)) + len(stage.anchor) < 1500
 
 
 def test_a_replay_reads_the_events_of_windows_that_are_open():
     log = long_log()
-    plan, saved = saved_of(CHAIN, log)
-    stage = restore_stage(plan.division.stages[0], saved, 0, log.read)
+    plan, saved, anchor = saved_of(CHAIN, log)
+    stage = restore_stage(plan.division.stages[0], saved, 0, log.read, anchor=anchor)
     [(_, first, stop)] = log.reads
     # The windows that are open began within the last 900 events that a step can use.
     assert stop == log.base + 4000
@@ -379,17 +381,67 @@ def test_a_replay_reads_the_events_of_windows_that_are_open():
     assert stage.counters.replays == 0
 
 
+def saved_in_batches(query: op.Query, log: Log, size: int) -> list[tuple[bytes, bytes, bool]]:
+    """Return what an instance saves after each batch, its anchor, and whether that is new."""
+    plan = plan_stream(query, log.rows.schema, 1, log=LOG)
+    [spec], stage, saved = plan.division.stages, plan.division.stages[0].make(), []
+    assert isinstance(stage, ReplayedStage)
+    for first in range(log.base, log.base + log.rows.num_rows, size):
+        cells = packed(plan, log, first, min(first + size, log.base + log.rows.num_rows))
+        stage.step([cell for cell in cells if cell.kind in stage.takes], NO_TIME)
+        stage.acknowledge()
+        saved.append((save_stage(spec, stage), stage.anchor, stage.renewed))
+    return saved
+
+
+#: By key, a savepoint says of each row that is held which it is.
+HELD = kinds("A -> B -> C", 30_000).partition_by("v", "key").no_skip()
+HELD = HELD.define(C="kind = 'd' AND v > 8")
+
+
+def test_a_large_savepoint_stays_for_many_batches_which_a_replay_takes_again():
+    log = long_log(20_000)
+    with patch.object(replayed_stage, "_SINCE", 6000):
+        saved = saved_in_batches(HELD, log, 1000)
+    places = [place for place, (_, _, renewed) in enumerate(saved) if renewed]
+    assert places[0] == 0
+    assert len(places) > 2
+    assert set(np.diff(places).tolist()) == {6}
+    each = np.mean([len(state) + renewed * len(anchor) for state, anchor, renewed in saved[1:]])
+    assert 4 * each < len(saved[-1][1])
+    [spec] = plan_stream(HELD, log.rows.schema, 1, log=LOG).division.stages
+    state, anchor, renewed = saved[-1]
+    assert not renewed
+    log.reads.clear()
+    stage = restore_stage(spec, state, 0, log.read, anchor=anchor)
+    assert isinstance(stage, ReplayedStage)
+    assert log.reads[-1].stop == log.base + 20_000
+    stage.acknowledge()
+    assert (save_stage(spec, stage), stage.anchor) == (state, anchor)
+    with pytest.raises(StateError, match="belongs to another savepoint"):
+        restore_stage(spec, state, 0, log.read, anchor=saved[0][1])
+    with pytest.raises(StateError, match="belongs to another savepoint"):
+        restore_stage(spec, state, 0, log.read)
+
+
+def test_what_is_saved_of_the_batches_since_a_savepoint_is_bounded():
+    with patch.object(replayed_stage, "_SMALL", 0):
+        saved = saved_in_batches(HELD, long_log(2000), 15)
+    assert [place for place, (_, _, renewed) in enumerate(saved) if renewed] == [0, 64, 128]
+    assert max(len(state) for state, _, _ in saved) < 1000
+
+
 def test_nothing_is_read_again_where_nothing_is_needed():
     log = long_log(50)
-    plan, saved = saved_of(kinds("A -> B", 1).disorder(op.InOrder()), log)
-    restore_stage(plan.division.stages[0], saved, 0, log.read)
+    plan, saved, anchor = saved_of(kinds("A -> B", 1).disorder(op.InOrder()), log)
+    restore_stage(plan.division.stages[0], saved, 0, log.read, anchor=anchor)
     assert log.reads == []
 
 
 @pytest.mark.parametrize("change", ["fewer", "more"])
 def test_a_log_that_has_other_events_by_now_is_refused(change):
     log = long_log(50)
-    plan, saved = saved_of(kinds("A -> B", None).define(B="kind = 'z'"), log)
+    plan, saved, anchor = saved_of(kinds("A -> B", None).define(B="kind = 'z'"), log)
 
     def read(stretch: LogStretch) -> Iterator[LogPiece]:
         pieces = list(log.pieces(stretch))
@@ -397,20 +449,20 @@ def test_a_log_that_has_other_events_by_now_is_refused(change):
         return iter(pieces[1:] if change == "fewer" else again)
 
     with pytest.raises(StateError, match="the log has other events") as error:
-        restore_stage(plan.division.stages[0], saved, 0, read)
+        restore_stage(plan.division.stages[0], saved, 0, read, anchor=anchor)
     assert "read again from 0, offset 1," in str(error.value)
 
 
 def test_another_log_another_query_and_state_that_was_saved_otherwise_are_refused():
     log = long_log(50)
     query = kinds("A -> B", None)
-    plan, saved = saved_of(query, log)
+    plan, saved, anchor = saved_of(query, log)
     [other] = plan_stream(query, log.rows.schema, 1, log=LOG + 1).division.stages
     with pytest.raises(StateError, match="belongs to another log"):
-        restore_stage(other, saved, 0, log.read)
+        restore_stage(other, saved, 0, log.read, anchor=anchor)
     [other] = plan_stream(kinds("A -> C", None), log.rows.schema, 1, log=LOG).division.stages
     with pytest.raises(StateError, match="belongs to another query"):
-        restore_stage(other, saved, 0, log.read)
+        restore_stage(other, saved, 0, log.read, anchor=anchor)
     [whole] = plan_stream(query, log.rows.schema, 1).division.stages
     with pytest.raises(StateError, match='started with recovery="replay"'):
         restore_stage(whole, saved)
@@ -471,8 +523,8 @@ def test_clocks_that_are_compared_and_what_timed_out_are_refused():
 @pytest.mark.parametrize("damage", ["fewer", "other columns", "out of order", "no places"])
 def test_soft_state_that_is_not_what_is_needed_is_as_if_it_were_not_there(damage):
     log = long_log(50)
-    plan, saved = saved_of(kinds("A -> B", None).define(B="kind = 'z'"), log)
-    stage = restore_stage(plan.division.stages[0], saved, 0, log.read)
+    plan, saved, anchor = saved_of(kinds("A -> B", None).define(B="kind = 'z'"), log)
+    stage = restore_stage(plan.division.stages[0], saved, 0, log.read, anchor=anchor)
     assert isinstance(stage, ReplayedStage)
     assert stage.soft is not None
     [events], parts = stage.soft.tables, stage.soft.parts
@@ -483,21 +535,21 @@ def test_soft_state_that_is_not_what_is_needed_is_as_if_it_were_not_there(damage
         "no places": State({}, [events]),
     }[damage]
     log.reads.clear()
-    again = restore_stage(plan.division.stages[0], saved, 0, log.read, changed)
+    again = restore_stage(plan.division.stages[0], saved, 0, log.read, changed, anchor)
     assert log.reads
     assert isinstance(again, ReplayedStage)
     assert again.soft is not None
     assert again.soft.tables[0].equals(events)
     log.reads.clear()
-    restore_stage(plan.division.stages[0], saved, 0, log.read, stage.soft)
+    restore_stage(plan.division.stages[0], saved, 0, log.read, stage.soft, anchor)
     assert log.reads == []
 
 
 def test_what_is_saved_is_the_same_however_often_it_is_taken():
     log = long_log(50)
-    plan, saved = saved_of(kinds("A -> B", None), log)
+    plan, saved, anchor = saved_of(kinds("A -> B", None), log)
     [spec] = plan.division.stages
-    stage = restore_stage(spec, saved, 0, log.read)
+    stage = restore_stage(spec, saved, 0, log.read, anchor=anchor)
     assert [save_stage(spec, stage) for _ in range(2)] == [saved, saved]
     stage.step([], NO_TIME)
     with pytest.raises(AssertionError, match="acknowledged before"):
