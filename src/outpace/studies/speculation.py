@@ -298,11 +298,14 @@ def factors(scale: SpeculationScale, count: int) -> Iterator[Row]:
             for alpha in (0.8, 0.0)
         )
         shares.append(little / much)
-    for words, share in (("peak", shares[0]), ("least", min(shares)), ("most", max(shares))):
-        if words != "peak":
-            words = f"peak, {words} of {scale.streams} streams"
-        said = "below 1" if count < 4 else "above"
-        yield Row(figure, f"20 % to 100 %: {words}", share, "ratio", said)
+    named = {
+        "peak": shares[0],
+        f"peak, least of {scale.streams} streams": min(shares),
+        f"peak, most of {scale.streams} streams": max(shares),
+    }
+    there = "below 1" if count < 4 else "above"
+    for words, share in named.items():
+        yield Row(figure, f"20 % to 100 %: {words}", share, "ratio", there)
     backs = runs["20 %"].corrections / max(1, runs["100 %"].corrections)
     yield Row(figure, "20 % to 100 %: went back", backs, "ratio")
     down = steady(runs["20 %"]) / peak(runs["20 %"])
