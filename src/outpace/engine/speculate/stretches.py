@@ -178,7 +178,7 @@ class EventStretches(Stateful, Generic[Mark]):
         size = sure = len(times)
         if self._stretches and not marks:
             size, sure = size + self._stretches[-1].size, sure + self._stretches[-1].sure
-        return self._interval(size, 0, sure) <= size
+        return self._interval(size, 1, sure) <= size
 
     def mark(self, mark: Mark) -> int:
         """Begin a stretch: the front stands so now; return its number."""
