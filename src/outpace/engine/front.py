@@ -509,6 +509,13 @@ class Front(Stateful):
                 piece, now = rows.slice(0, size), int(NO_TIME)
                 yield from self._route(piece, now, certain, marks=marks, ended=False, more=True)
                 rows, times = rows.slice(size), None if times is None else times[size:]
+            if retained is not None and times is not None and len(times):
+                # Time may go on beyond these rows, to where others may come that go back there.
+                early = times[-1] < certain < released.watermark
+                if early and retained.ends_stretch(times, marks=marks):
+                    now = int(NO_TIME)
+                    yield from self._route(rows, now, certain, marks=marks, ended=False, more=True)
+                    rows, marks = self._nothing, True
         now = released.watermark
         yield from self._route(rows, now, certain, marks=marks, ended=ended, more=more)
 

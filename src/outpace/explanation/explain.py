@@ -30,6 +30,7 @@ from outpace.engine.window_match.sharing import sharable
 from outpace.errors import UnsupportedError
 from outpace.explanation.conditions import Condition, conditions_of, conditions_section
 from outpace.explanation.cost import cost_section, memory_section
+from outpace.explanation.going_back import going_back_section, kept_to_go_back
 from outpace.explanation.pattern import automaton_section, tree_section
 from outpace.explanation.picture import Picture, dot, picture_of
 from outpace.explanation.picture_svg import svg
@@ -92,6 +93,7 @@ class Explanation:
     @cached_property
     def text(self) -> str:
         """The explanation as plain text."""
+        kept = kept_to_go_back(self.query)
         sections = [
             (f"query {self.query.name}", _query_text(self.query).splitlines()),
             ("tree", tree_section(self._tree)),
@@ -107,7 +109,8 @@ class Explanation:
                 else []
             ),
             ("cost", self._cost()),
-            ("memory", memory_section(self.query, self.program, self._task)),
+            ("going back", going_back_section(self.query)),
+            ("memory", [*memory_section(self.query, self.program, self._task), *kept]),
         ]
         if self.operator is not None:
             sections.append(("result", _columns(self.operator.output)))
@@ -288,7 +291,7 @@ def _query_text(query: Query) -> str:
     try:
         return print_match_recognize(query)
     except UnsupportedError:
-        # Windows and schedulers may be of classes that users wrote, which have no SQL text.
+        # Windows, schedulers and checkpoints may be of classes of users, which have no SQL text.
         return print_fluent(query)
 
 

@@ -186,7 +186,7 @@ class LeastWork(CheckpointModel):
     200
     """
 
-    share: float = field(default=0.03, kw_only=True, metadata=setting(Number(least=0.0001, most=1)))
+    share: float = field(default=0.01, kw_only=True, metadata=setting(Number(least=0.0001, most=1)))
     most: int = field(default=256, kw_only=True, metadata=setting(Number(least=1, whole=True)))
 
     def __post_init__(self) -> None:

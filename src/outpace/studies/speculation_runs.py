@@ -65,8 +65,9 @@ _WINDOWS_AHEAD: Final = 2
 _DELIVERIES_AHEAD: Final = 2
 #: The load is measured over so long, in seconds, as hosts do.
 _STRETCH_S: Final = 0.1
-#: A step takes as long as the median of so many of its kind.
+#: A step takes as long as the median of so many of its kind, and of so many at least.
 _ALIKE: Final = 31
+_ALIKE_LEAST: Final = 5
 
 Output = TypeVar("Output")
 
@@ -79,23 +80,45 @@ class MeasuredCosts:
 
     def __init__(self) -> None:
         self._alike: dict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=_ALIKE))
-        #: Whether what was measured counts from now on.
-        self.settled = False
+        #: What counts from now on, by kind and size; None while it is measured.
+        self._settled: dict[str, dict[int, float]] | None = None
+
+    def settle(self) -> None:
+        """Let what was measured count from now on, so that runs differ in what they do alone.
+
+        A step of a size that was not measured, or hardly, takes as long as the next one in size.
+        """
+        kinds: dict[str, dict[int, deque[float]]] = defaultdict(dict)
+        for (kind, size), alike in self._alike.items():
+            kinds[kind][size] = alike
+        self._settled = {}
+        for kind, sizes in kinds.items():
+            least = min(_ALIKE_LEAST, max(map(len, sizes.values())))
+            known = {size: alike for size, alike in sizes.items() if len(alike) >= least}
+            self._settled[kind] = {size: statistics.median(one) for size, one in known.items()}
 
     def of(
-        self, act: Callable[[], Output], kind: str | Callable[[Output], str], size: int = 0
+        self,
+        act: Callable[[], Output],
+        kind: str | Callable[[Output], str],
+        size: int = 0,
+        pieces: Callable[[Output], int] = lambda made: 1,
     ) -> tuple[Output, float]:
         """Do something and return what it gave, and how many seconds count for it.
 
-        Where only what it gave tells the kind, that is a function of it.
+        Where only what it gave tells the kind, that is a function of it, and so is in how many
+        pieces it was done, each of which takes its part of the time.
         """
         began = time.process_time()
         made = act()
         took = time.process_time() - began
-        alike = self._alike[kind if isinstance(kind, str) else kind(made), size.bit_length()]
-        if not (alike and self.settled):
-            alike.append(took)
-        return made, statistics.median(alike)
+        count = pieces(made)
+        name, about = kind if isinstance(kind, str) else kind(made), (size // count).bit_length()
+        if self._settled is not None and (known := self._settled.get(name)):
+            return made, count * known[min(known, key=lambda one: (abs(one - about), one))]
+        alike = self._alike[name, about]
+        alike.append(took / count)
+        return made, count * statistics.median(alike)
 
 
 @dataclass(frozen=True)
@@ -288,7 +311,7 @@ class VirtualHost:
     def _step(self, stimulus: Stimulus, size: int) -> None:
         """Let the front take what happened, and send what it says."""
         said, seconds = self.run.costs.of(
-            lambda: self._front.step(stimulus), _front_kind, size=size
+            lambda: self._front.step(stimulus), _front_kind, size, _pieces
         )
         self._now += seconds
         deliveries: list[Deliver] = []
@@ -423,3 +446,8 @@ class VirtualHost:
 def _front_kind(said: Sequence[Move]) -> str:
     """Name what a front did: to go back takes longer than to go on."""
     return "front back" if any(isinstance(one, WentBack) for one in said) else "front"
+
+
+def _pieces(said: Sequence[Move]) -> int:
+    """Count the pieces in which a front let events go on; time alone is one."""
+    return max(1, sum(isinstance(one, Routed) for one in said))

@@ -30,7 +30,7 @@ APART: Final = 10
 SOURCES: Final = ("A", "B", "C")
 #: The source that is late, as a number.
 _LATE: Final = 2
-_SEED: Final = 7
+SEED: Final = 7
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class DelayRamp:
         return np.where(inside, (times - self.begin) // self.every * self.step, 0)
 
 
-def stream_of(events: int, ramp: DelayRamp | None = None) -> pa.Table:
+def stream_of(events: int, ramp: DelayRamp | None = None, *, seed: int = SEED) -> pa.Table:
     """Return events in the order in which they arrive, late where a ramp says so.
 
     Examples
@@ -78,7 +78,7 @@ def stream_of(events: int, ramp: DelayRamp | None = None) -> pa.Table:
     [0, 10, 20, 30]
     """
     times = np.arange(events, dtype=np.int64) * APART
-    sources = np.random.default_rng(_SEED).integers(0, len(SOURCES), events)
+    sources = np.random.default_rng(seed).integers(0, len(SOURCES), events)
     arrivals = times.copy()
     if ramp is not None:
         late = np.flatnonzero(sources == _LATE)

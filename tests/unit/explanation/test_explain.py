@@ -12,7 +12,8 @@ from support.strategies import patterns
 from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.explanation.explain import explain
 from outpace.pattern import ast, query
-from outpace.pattern.disorder import KSlack, MPKSlack
+from outpace.pattern.checkpoints import Adaptive, CheckpointModel, EverySpeculative
+from outpace.pattern.disorder import Disorder, KSlack, MPKSlack, Punctuation, Speculative
 from outpace.pattern.query import Query
 from outpace.pattern.windows import BetweenWindows, CountWindows, WindowPredicate
 from outpace.plan.row_plan import plan_query
@@ -294,6 +295,81 @@ def test_windows_show_which_parts_run():
     assert "windows: matched one by one" in text
     assert "instances: 2, chosen by Batches(" in text
     assert "a match in every window that finds it" in text
+
+
+LEAST_WORK = (
+    "where they and going back take least in all, by what is measured, and at most 256 among the"
+    " events that are kept"
+)
+WITHIN_K = "and to go back the events within K, those behind one checkpoint more, and their matches"
+
+
+class Tenth(CheckpointModel):
+    def interval(self, work):
+        return 10
+
+
+@pytest.mark.parametrize(
+    ("disorder", "reach", "checkpoints", "memory"),
+    [
+        (
+            Speculative(),
+            "an event that is late by K at most, as MPKSlack says, is put in its place;"
+            " others: drop",
+            LEAST_WORK,
+            "nothing bounds K: at_most of its reorderer would, and memory the events",
+        ),
+        (
+            Speculative("2 s", checkpoints=1, late="side", memory=5000),
+            "an event that is late by K at most, as KSlack 2 seconds says, is put in its place;"
+            " others: side",
+            "every 1 event",
+            "of which at most 5,000 are speculation: others wait longer",
+        ),
+        (
+            Speculative(Punctuation(), checkpoints=EverySpeculative(50)),
+            "an event that is not before the time that was told is put in its place; others: drop",
+            "every 50 events of speculation, and 1000 events behind the last one at most",
+            WITHIN_K,
+        ),
+        (
+            Speculative(MPKSlack(at_most="1 s"), checkpoints=Adaptive()),
+            "an event that is late by K at most, as MPKSlack 1 second says, is put in its place;"
+            " others: drop",
+            "as soon as events took as long as a checkpoint does",
+            WITHIN_K,
+        ),
+        (
+            Speculative("2 s", checkpoints=Tenth()),
+            "an event that is late by K at most, as KSlack 2 seconds says, is put in its place;"
+            " others: drop",
+            "where Tenth says",
+            WITHIN_K,
+        ),
+        (
+            KSlack("2 s", late="correct", horizon="1 minute"),
+            "an event that is at most 1 minute behind the watermark is put in its place",
+            LEAST_WORK,
+            "and to go back the events of 1 minute, and their matches",
+        ),
+    ],
+)
+def test_what_is_corrected_says_how_far_it_goes_back_and_what_that_costs(
+    disorder: Disorder, reach: str, checkpoints: str, memory: str
+) -> None:
+    query = DIP.disorder(disorder).over(CountWindows(100, 10))
+    for data in (None, TICKS, plan_stream(query, TICKS, 2)):
+        text = explain(query, data).text
+        told = section(text, "going back")
+        assert told[0] == f"reach: {reach}"
+        assert told[1] == f"checkpoints: {checkpoints}"
+        assert "keys, open windows, who has them, runs" in told[2]
+        assert "matched once more" in told[4]
+        assert section(text, "memory")[-1] == memory
+
+
+def test_what_is_final_goes_nowhere_back() -> None:
+    assert "going back" not in explain(DIP.disorder(KSlack("2 s")), TICKS).text
 
 
 def test_a_stream_on_spark_has_the_reorderer_that_its_plan_has():

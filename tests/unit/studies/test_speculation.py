@@ -1,6 +1,7 @@
 """The study `speculation`: its stream, the clock of its runs, the black box, and its figures."""
 
 import gzip
+import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 import outpace as op
 from outpace.cli.main import app
 from outpace.errors import DataError
+from outpace.studies import speculation_runs
 from outpace.studies.speculation import (
     QUICK,
     WHOLE,
@@ -75,7 +77,7 @@ class EqualCosts(MeasuredCosts):
         super().__init__()
         self.kinds = Counter()
 
-    def of(self, act, kind, size=0):
+    def of(self, act, kind, size=0, pieces=None):
         made = act()
         self.kinds[kind if isinstance(kind, str) else kind(made)] += 1
         return made, 1e-3
@@ -107,6 +109,33 @@ def test_a_run_gives_what_the_query_gives(instances, alpha, every):
     assert (run.tentative - run.arrived).min() > LOAD_S
 
 
+def test_runs_that_are_compared_differ_in_what_they_do_alone():
+    stream, costs = stream_of(300, RAMP), MeasuredCosts()
+
+    def tentative(every):
+        setting = RunSetting(op.Speculative(600, alpha=0.2, checkpoints=every), SIZE, SLIDE, 2, 1e3)
+        return VirtualHost(setting, stream, costs=costs).drive().tentative.tolist()
+
+    tentative(5)
+    costs.settle()
+    assert tentative(5) == tentative(5)
+    # Of a size that was not measured, too.
+    assert tentative(60) == tentative(60)
+
+
+def test_a_step_takes_as_long_as_those_of_its_kind_and_about_its_size(monkeypatch):
+    took, costs = iter([1, 1, 1, 1, 9, 40, 40, 40, 40, 90, 500, 7]), MeasuredCosts()
+    clock = itertools.accumulate(itertools.chain.from_iterable((0, one) for one in took))
+    monkeypatch.setattr(speculation_runs.time, "process_time", lambda: next(clock))
+    for size in (*(3,) * 5, *(100,) * 5, 1000):
+        costs.of(lambda: "made", "front", size, lambda made: 2)
+    costs.settle()
+    # What was measured once does not count, nor what is measured now.
+    monkeypatch.setattr(speculation_runs.time, "process_time", float)
+    assert [costs.of(int, "front", size)[1] for size in (0, 1, 60, 5000)] == [0.5, 0.5, 20, 20]
+    assert costs.of(lambda: 3, "front", 3, lambda made: made)[1] == 1.5
+
+
 def test_without_speculation_nothing_goes_back():
     setting = RunSetting(op.MPKSlack(), SIZE, SLIDE, 2, 3000.0)
     run = VirtualHost(setting, stream_of(300, RAMP)).drive()
@@ -133,6 +162,7 @@ TINY = SpeculationScale(
     alphas=(1.0, 0.8, 0.0),
     intervals=(20,),
     interval_instances=(4,),
+    streams=2,
     single=8,
     processes=(),
     process_events=0,

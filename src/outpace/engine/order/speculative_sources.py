@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import END_OF_TIME, NO_TIME, Integers
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
 from outpace.engine.match.bits import BitTask
 from outpace.engine.message import ClockExchange, EventsArrived, HostLoad
@@ -70,7 +70,11 @@ class SpeculativeSources(EarlyOrder, ReorderedSources):
     @property
     def certain(self) -> int:
         """No event that is not late has a time before this; NO_TIME while it is not known."""
-        return self._watermark
+        greatest = self._early.greatest
+        if self.holding is not None or greatest == NO_TIME:
+            return self._watermark
+        # All sources have ended, so nothing comes at that time any more either.
+        return max(self._watermark, min(greatest, END_OF_TIME - 1) + 1)
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events of a source, or of all that the column `source` names.

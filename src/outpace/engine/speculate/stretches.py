@@ -169,6 +169,17 @@ class EventStretches(Stateful, Generic[Mark]):
                 return False, max(sure, interval - last.size)
         return True, max(sure, self._interval(0, len(times), sure))
 
+    def ends_stretch(self, times: Integers, *, marks: bool) -> bool:
+        """Say whether a mark is to lie behind some rows that are certain, before time goes on.
+
+        They belong to the last stretch, or begin one where there is a mark before them. An event
+        that comes behind them, and before a time that is told early, would go back before them.
+        """
+        size = sure = len(times)
+        if self._stretches and not marks:
+            size, sure = size + self._stretches[-1].size, sure + self._stretches[-1].sure
+        return self._interval(size, 1, sure) <= size
+
     def mark(self, mark: Mark) -> int:
         """Begin a stretch: the front stands so now; return its number."""
         number, self._next = self._next, self._next + 1

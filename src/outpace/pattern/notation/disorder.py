@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
-from outpace.errors import BindError, did_you_mean
+from outpace.errors import BindError, UnsupportedError, did_you_mean
 from outpace.pattern.checkpoints import Adaptive, Every, EverySpeculative, LeastWork
 from outpace.pattern.disorder import (
     LDOP,
@@ -188,7 +188,7 @@ def disorder_clauses(query: Query) -> Iterable[str]:
 def _clause(value: Any, family: str = "disorder") -> str:
     words = [word for word, kind in FAMILIES[family].items() if kind is type(value)]
     if not words:
-        raise BindError(f"{family} written in Python have no SQL text", hint="use to_python")
+        raise UnsupportedError(f"{family} written in Python have no SQL text", hint="use to_python")
     texts = [
         _in_sql(inner, one.kind)
         if one.required

@@ -211,6 +211,27 @@ def test_checkpoints_decide_how_much_is_matched_again(checkpoints: int) -> None:
     assert counted.replayed < 10 * (3 + checkpoints)
 
 
+@pytest.mark.parametrize("windows", [None, op.windows.time(400, slide=200)])
+def test_no_certain_row_is_matched_again_where_time_alone_went_on_early(windows: Any) -> None:
+    """The less is speculation, the fewer rows lie between what is certain and what went on."""
+    query = rises(slack=100, alpha=0.9, checkpoints=10)
+    query = query if windows is None else query.over(windows)
+    stream, current = op.open(query), op.CurrentMatches()
+    for low in range(0, 1000, 100):
+        times = [200 * number for number in range(low, low + 100)]
+        current.apply(stream.push(rows(*((ts, ts % 7) for ts in times))))
+        # Behind the last but one, which is certain, and before the time that was told.
+        late = times[-1] - 95
+        current.apply(stream.push(rows((late, late % 7))))
+    current.apply(stream.finish())
+    known = stream.speculation
+    assert known.rollbacks == 10
+    assert known.replayed <= 10
+    came = sorted([*range(0, 200_000, 200), *(200 * n - 295 for n in range(100, 1001, 100))])
+    expected = op.match(rows(*((ts, ts % 7) for ts in came)), query)
+    assert Counter(current.table["last"].to_pylist()) == Counter(expected["last"].to_pylist())
+
+
 def test_a_model_that_fails_is_named() -> None:
     class Failing(CheckpointModel):
         def interval(self, work: CheckpointWork) -> int:
@@ -267,10 +288,10 @@ def test_memory_bounds_what_is_speculation() -> None:
     assert bounded.order.buffered in (7, 8)
 
 
-def rises(**settings: Any) -> op.Query:
+def rises(slack: int = 10, **settings: Any) -> op.Query:
     query = op.Query("rise").order_by("ts").pattern("A B").define(B="v > A.v")
     query = query.measures(first="A.v", last="B.v").skip_to_next_row()
-    return query.disorder(op.Speculative(10, **settings))
+    return query.disorder(op.Speculative(slack, **settings))
 
 
 def in_sql(disorder: str) -> op.Query:
@@ -341,6 +362,15 @@ def test_a_checkpoint_copies_little_of_what_is_kept() -> None:
 def test_a_table_is_certain() -> None:
     found = op.match(rows((1, 10), (3, 30)), rises(alpha=0))
     assert shown(found) == [(10, 30, 1, True)]
+
+
+def test_what_comes_out_is_certain_once_all_sources_have_ended() -> None:
+    stream = op.open(rises(alpha=1), sources=["a", "b"])
+    stream.push(rows((1, 10), (4, 20)), "a")
+    stream.push(rows((3, 15)), "b")
+    assert stream.finish("a").num_rows == 0
+    assert shown(stream.finish("b")) == [(10, 15, 1, True), (15, 20, 1, True)]
+    assert stream.finish().num_rows == 0
 
 
 def test_alpha_follows_the_load() -> None:

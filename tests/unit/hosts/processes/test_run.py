@@ -594,12 +594,12 @@ def test_what_is_late_is_corrected_by_all_instances(
                 assert current[repr(row)] >= 0
     expected = op.match(table(), query.instances(1))
     assert +current == Counter(map(repr, expected.to_pylist()))
-    assert retracted or disorder == op.Speculative(60)  # which goes by the load
     if isinstance(disorder, op.Speculative):
         assert confirmed == expected.num_rows
     counted = run.metrics.operator
     assert (counted.retracted, counted.confirmed) == (retracted, confirmed)
-    assert counted.rollbacks or not retracted
+    # What was wrong may have been corrected before it came out: how much did, goes by the load.
+    assert counted.rollbacks or (disorder == op.Speculative(60) and not retracted)
     assert counted.checkpoints <= counted.checkpoint_bytes / 8
     assert counted.deliveries > counted.redeliveries
     assert bool(counted.redeliveries) == bool(counted.rollbacks)
