@@ -217,10 +217,12 @@ def search(  # type: ignore[overload-overlap]
     log: SeekableLog | None = None,
 ) -> StreamSearch: ...
 @overload
+def search(data: tuple[DataFrame, DataFrame], query: Join) -> StreamSearch: ...
+@overload
 def search(data: TableLike, query: Query, *, threads: int | None = None) -> Search: ...
 def search(
-    data: TableLike,
-    query: Query | QueryGroup,
+    data: TableLike | tuple[DataFrame, DataFrame],
+    query: Query | QueryGroup | Join,
     *,
     sources: Iterable[str] | None = None,
     heartbeats: str | None = None,
@@ -233,9 +235,10 @@ def search(
     Parameters
     ----------
     data
-        A table, or a streaming DataFrame of Spark.
+        A table, or a streaming DataFrame of Spark; of a join the left and the right stream.
     query
-        What to detect and what to return; over a stream also an `outpace.group`.
+        What to detect and what to return; over a stream also an `outpace.group`, and over two a
+        `Join`.
     sources, heartbeats, recovery, log
         Of a stream: the identifiers of several sources, the column of heartbeats, and how it is
         recovered and from what, as for `match`.
@@ -255,6 +258,9 @@ def search(
     >>> found.count(), found.table().to_pylist()
     (1, [{'at': 3}])
     """
+    if isinstance(query, Join):
+        others = sources, heartbeats, recovery, log, threads
+        return _search_join(data, query, alone=all(one is None for one in others))
     _check_threads(threads, on_spark=_is_spark_frame(data))
     stream = _stream(data, query, sources, heartbeats, recovery, log)
     if stream is not None:
@@ -555,6 +561,21 @@ def _stream(
 
     asked = query if isinstance(query, QueryGroup) else checked_query(query)
     return StreamSearch(data, asked, names, replays, log, told)
+
+
+def _search_join(data: object, join: Join, *, alone: bool) -> StreamSearch:
+    sides = data if isinstance(data, tuple | list) else ()
+    if len(sides) != len(SIDES) or not all(map(_is_spark_frame, sides)):
+        raise UnsupportedError(
+            "a search of a join is over two streams of Spark",
+            hint="write op.search((left, right), op.Join(...)); op.join(...) joins tables, and in "
+            "process op.open(op.Join(...)) has what is late",
+        )
+    if not alone:
+        raise UnsupportedError("a join has two sides, and no other options", hint="leave them out")
+    from outpace.hosts.spark.join import search_frames
+
+    return search_frames(sides[0], sides[1], join)
 
 
 def _sources(sources: Iterable[str] | None, data: object) -> tuple[str, ...] | None:

@@ -300,10 +300,49 @@ def test_a_join_and_a_pattern_over_it_give_what_they_give_in_process(
     still = streaming.read.parquet(str(tmp_path / "right"))
     with pytest.raises(UnsupportedError, match="the right side is no stream"):
         op.join(streams[0], still, **settings)
+    aside = op.Join(**settings, disorder=op.KSlack(5, late="side"))
     with pytest.raises(UnsupportedError, match="gives its result alone"):
-        op.join(streams[0], streams[1], **settings, disorder=op.KSlack(5, late="side"))
+        op.join(streams[0], streams[1], **settings, disorder=aside.disorder)
     with pytest.raises(UnsupportedError, match="the left side is on Spark"):
         op.join(still, tables[1], **settings)
+    with pytest.raises(UnsupportedError, match="the right side is no stream, so no row"):
+        op.search((streams[0], still), aside)
+    for data in (streams[0], tables, (streams[0], tables[1])):
+        with pytest.raises(UnsupportedError, match="over two streams of Spark"):
+            op.search(data, aside)
+    with pytest.raises(UnsupportedError, match="has two sides, and no other options"):
+        op.search((streams[0], streams[1]), aside, sources=["left", "right"])
+    with pytest.raises(UnsupportedError, match="only patterns without windows"):
+        op.search((streams[0], streams[1]), aside).timed_out()
+
+
+def test_what_takes_no_part_in_a_join_comes_out_beside_its_rows(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(4)
+    pieces, streams = [], []
+    for side, schema in enumerate((LEFT, RIGHT)):
+        table = pa.Table.from_pylist(some_rows(5, 90, side, end=200), schema)
+        table = table.take(np.argsort(table["ts"].to_numpy() + rng.uniform(0, 40, 90)))
+        untimed = pa.Table.from_pylist([{"id": 1, "v": side}], schema)
+        parts = [table.slice(0, 30), untimed, table.slice(30, 30), table.slice(60)]
+        pieces.append([parts[0], pa.concat_tables(parts[1:3]), parts[3]])
+        write_pieces(pieces[-1], tmp_path / str(side))
+        streams.append(read_pieces(streaming, tmp_path / str(side)))
+    disorder = op.KSlack(2, late="side", invalid="quarantine")
+    join = op.Join(on="id", within=9, time="ts", how="left", disorder=disorder)
+    matcher, wanted = op.open(join, schema=(LEFT, RIGHT)), []
+    for parts in zip(*pieces, strict=True):
+        for rows, side in zip(parts, ("left", "right"), strict=True):
+            wanted += [("match", row) for row in matcher.push(rows, side).to_pylist()]
+            wanted += [("late", row) for row in matcher.late.to_pylist()]
+            wanted += [("invalid", row) for row in matcher.invalid.to_pylist()]
+    run(op.search((streams[0], streams[1]), join).outputs(), tmp_path)
+    found = [(row["output"], row[row["output"]]) for row in rows_of(streaming, tmp_path)]
+    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+    told = [(output, row.get("source")) for output, row in found]
+    assert {*told} >= {(kind, side) for kind in ("late", "invalid") for side in ("left", "right")}
+    assert ("match", None) in told
 
 
 def test_sources_out_of_order_find_what_the_table_has(

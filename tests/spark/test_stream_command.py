@@ -503,3 +503,27 @@ def test_a_statement_joins_two_inputs_over_a_stop(streaming: SparkSession, folde
     assert code == 0, error
     whole = [row for row in joined(*sides, 9, "inner") if row["ts"] < until]
     assert ordered(written("python")) == ordered(whole)
+
+
+@pytest.mark.soak
+def test_late_rows_of_a_join_come_into_a_folder(streaming: SparkSession, folder: Path) -> None:
+    text = "import outpace as op\njoin = op.Join(on='id', within=9, time='ts')\n"
+    Path("join.py").write_text(text)
+    logs = {"left.log": LEFT, "right.log": RIGHT}
+    for name, schema in logs.items():
+        op.log.create(name, schema)
+    inputs = [word for name in logs for word in ("--from", f"log:{name}")]
+    sinks = ["--to", "found", "--late-to", "late", "--invalid-to", "invalid"]
+    sinks += ["--disorder", "NONE AHEAD 100"]
+    for times in ([3, 20, 900], [4, 30, 900]):
+        for name, schema in logs.items():
+            rows = [{"id": 1, "ts": time, "v": time} for time in times]
+            with op.log.open(name).writer() as writer:
+                writer.append(pa.Table.from_pylist(rows, schema))
+        code, _, error = here("join.py", *inputs, *sinks, "--trigger", "available-now")
+        assert code == 0, error
+    pairs = [(row["ts_left"], row["ts_right"]) for row in written("found")]
+    assert sorted(pairs) == [(3, 3), (20, 20)]
+    late = [(row["source"], row["ts"], row["v_left"], row["v_right"]) for row in written("late")]
+    assert sorted(late) == [("left", 4, 4, None), ("right", 4, None, 4)]
+    assert sorted(row["source"] for row in written("invalid")) == ["left", "left", "right", "right"]

@@ -47,12 +47,12 @@ def why_spark(
     request: Request, inputs: Sequence[StreamInput], additions: Additions, columns: TextOptions
 ) -> str | None:
     """Say why a query over its inputs needs Spark; None if it runs in process."""
+    if additions.sides:
+        return "side outputs are written there"
     if isinstance(request, SqlText | Join):
         return _why_join_on_spark(_joined(request, inputs, additions), columns)
     if additions.recovery is not None:
         return "savepoints are kept there"
-    if additions.sides:
-        return "side outputs are written there"
     if additions.sources:
         return "sources are told apart there"
     if additions.heartbeats is not None:

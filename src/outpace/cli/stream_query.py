@@ -80,16 +80,9 @@ class Additions:
         >>> Additions(KSlack("2 s"), late=True).of(query).order_of_arrival.late
         <Late.SIDE: 'side'>
         """
-        disorder = query.order_of_arrival or InOrder()
-        if self.disorder is not None:
-            disorder = _with_options(self.disorder, disorder)
-        if self.late:
-            disorder = replace(disorder, late=Late.SIDE)
-        if self.invalid:
-            disorder = replace(disorder, invalid=Invalid.QUARANTINE)
-        self._check(query, disorder)
-        changed = disorder != (query.order_of_arrival or InOrder())
-        query = query.disorder(disorder) if changed else query
+        disorder = self._disorder(query.order_of_arrival, query.name)
+        if disorder is not None and disorder is not query.order_of_arrival:
+            query = query.disorder(disorder)
         query = query if self.emission is None else query.emit(self.emission)
         check_emission(query)
         return query
@@ -98,20 +91,27 @@ class Additions:
         """Return a join with its disorder as the options want it."""
         if self.emission is not None:
             raise BindError("--emit goes with a query", hint="leave it out: a join gives all rows")
-        if self.disorder is not None:
-            before = join.disorder or InOrder()
-            join = replace(join, disorder=_with_options(self.disorder, before))
-        check_joined(join)
-        return join
+        return replace(join, disorder=self._disorder(join.disorder, join.name))
 
-    def _check(self, query: Query, disorder: Disorder) -> None:
+    def _disorder(self, said: Disorder | None, name: str) -> Disorder | None:
+        """Return what a query or a join says of the order of events, as the options want it."""
+        before = said or InOrder()
+        disorder = before if self.disorder is None else _with_options(self.disorder, before)
+        if self.late:
+            disorder = replace(disorder, late=Late.SIDE)
+        if self.invalid:
+            disorder = replace(disorder, invalid=Invalid.QUARANTINE)
+        self._check(name, disorder)
+        return said if disorder == before else disorder
+
+    def _check(self, name: str, disorder: Disorder) -> None:
         if disorder.late is Late.SIDE and not self.late:
             raise BindError(
-                f"the late events of '{query.name}' have no place to go", hint="--late-to FOLDER"
+                f"the late events of '{name}' have no place to go", hint="--late-to FOLDER"
             )
         if disorder.invalid is Invalid.QUARANTINE and not self.invalid:
             raise BindError(
-                f"the invalid events of '{query.name}' have no place to go",
+                f"the invalid events of '{name}' have no place to go",
                 hint="--invalid-to FOLDER",
             )
         if self.heartbeats is None:
@@ -139,11 +139,13 @@ def check_query(request: Request, inputs: Sequence[StreamInput], additions: Addi
         if additions.invalid and source.is_text and not isinstance(source.schema, pa.Schema):
             raise BindError("--invalid-to does not go with this input", hint="name a local folder")
         return
-    if additions.sides or additions.sources or additions.heartbeats is not None:
+    sides = additions.timed_out if isinstance(request, Join) else additions.sides
+    if sides or additions.sources or additions.heartbeats is not None:
         what = "sources that are told apart" if additions.sources else "heartbeats"
-        what = "side outputs" if additions.sides else what
         if isinstance(request, Join):
+            what = "partial matches that time out" if sides else what
             raise UnsupportedError(f"a join has no {what}", hint="leave the option out")
+        what = "side outputs" if sides else what
         raise BindError(
             f"a statement has no {what}",
             where=str(request.path),
@@ -151,6 +153,11 @@ def check_query(request: Request, inputs: Sequence[StreamInput], additions: Addi
         )
     if isinstance(request, Join):
         additions.of_join(request)
+        if additions.invalid and any(one.is_text for one in inputs):
+            raise BindError(
+                "--invalid-to does not go with a join of texts",
+                hint="read them with outpace log append, and join the logs",
+            )
         return
     names = {one.name.lower() for one in inputs}
     for step in request.statement().steps:
@@ -272,10 +279,9 @@ def found(
     if isinstance(request, SqlText):
         return _statement(session, request, inputs, additions)
     if isinstance(request, Join):
-        from outpace.hosts.spark.join import join_frames
-
         left, right = (side.rows(session) for side in sides_of(inputs))
-        return join_frames(left, right, additions.of_join(request))
+        search = op.search((left, right), additions.of_join(request))
+        return search.outputs() if additions.sides else search.matches()
     (source,) = inputs
     queries = (
         request.each(additions.of) if isinstance(request, QueryFiles) else [additions.of(request)]

@@ -33,7 +33,7 @@ from outpace.pattern.windows import LandmarkWindows
 
 def tells_timeouts(query: Query) -> bool:
     """Say whether partial matches of a query may time out, and are told."""
-    alone = query.windows is None and query.operator is None
+    alone = query.windows is None and query.operator is None and query.join is None
     return query.bound is not None and alone and not query.corrects
 
 

@@ -387,10 +387,11 @@ def _place(address: Any) -> tuple[str, int]:
 
 
 def _no_address(address: object, why: str) -> DataError:
+    shown = ":".join(map(str, address)) if isinstance(address, tuple) else address
     return DataError(
-        f"{address} is no address of a server of clocks",
+        f"'{shown}' is no address of a server of clocks",
         detail=why,
-        hint=f'give host and port: ("127.0.0.1", {PORT})',
+        hint=f"give host and port, such as 127.0.0.1 and {PORT}",
     )
 
 

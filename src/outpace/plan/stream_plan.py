@@ -373,7 +373,8 @@ def check_result_alone(query: Query) -> None:
             "the stream gives its result alone, without the rows that are put aside",
             where="disorder",
             hint=Hint(
-                'write late="drop", "pass" or "correct", and invalid="fail"',
+                'write late="drop", "pass" or "correct", and invalid="fail"; '
+                "op.search((left, right), op.Join(...)) gives all",
                 "write LATE DROP, PASS or CORRECT, and INVALID FAIL",
             ),
         )
@@ -393,7 +394,8 @@ def _quarantines(query: Query) -> bool:
 
 def _check(query: Query, *, timeouts: bool) -> None:
     check_streamable(query)
-    if timeouts and (query.windows is not None or query.operator is not None):
+    others = (query.windows, query.operator, query.join)
+    if timeouts and any(one is not None for one in others):
         raise UnsupportedError("only patterns without windows have partial matches that time out")
 
 

@@ -219,8 +219,12 @@ THREE_WINDOWS: Final = Figure(
     "ms each source has two events. One window has the two of one source on the wrong side of a "
     "border. LOW and HIGH have both sources' events of 0.125 ms more or less there, four each, "
     "which count a third: neighbours are of different sensors, so what one adds another does not "
-    "take away. In the paper it is seven windows whose errors are sums of one or two events, and "
-    "six tenths of what one window is off is a single event, between windows 3 and 4. What three "
+    "take away. Counted in eighths of a millisecond, X and X' before a border of the source whose "
+    "clock is wrong, Y before it and Y' behind it of the other: one window is off by X, and three "
+    "are off by (X + (X + X' + Y) - Y') / 3. That is X where all are alike, and 0.88 of it (the "
+    "root of 7 by 3) where they have nothing to do with each other; half is luck. In the paper "
+    "it is seven windows whose errors are sums of one or two events, and six tenths of what one "
+    "window is off is a single event, between windows 3 and 4. What three "
     "windows do tell is how much the border matters: their least and their greatest average.",
 )
 

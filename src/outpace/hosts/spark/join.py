@@ -9,6 +9,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from outpace.errors import UnsupportedError
 from outpace.hosts.spark.frame import match_frame
 from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
+from outpace.hosts.spark.stream_search import StreamSearch
 from outpace.pattern.bind.disorder import SOURCE
 from outpace.pattern.bind.join import BoundJoin, bind_join
 from outpace.pattern.join import SIDES, Join
@@ -33,9 +34,25 @@ def join_sides(left: DataFrame, right: DataFrame, bound: BoundJoin) -> DataFrame
         )
     if streams[0]:
         check_result_alone(bound.query)
+    return match_frame(_both(left, right, bound), bound.query, SIDES if streams[0] else None)
+
+
+def search_frames(left: DataFrame, right: DataFrame, join: Join) -> StreamSearch:
+    """Prepare a join of two streams, and what of their rows takes no part in it."""
+    for side, frame in zip(SIDES, (left, right), strict=True):
+        if not is_streaming(frame):
+            raise UnsupportedError(
+                f"the {side} side is no stream, so no row of it comes late",
+                hint="op.join(left, right, ...) joins tables",
+            )
+    bound = bind_join(join, arrow_schema(left), arrow_schema(right))
+    return StreamSearch(_both(left, right, bound), bound.query, SIDES)
+
+
+def _both(left: DataFrame, right: DataFrame, bound: BoundJoin) -> DataFrame:
+    """Return the rows of both sides, as the query over them reads them."""
     sides = [_rows(frame, side, bound) for frame, side in zip((left, right), SIDES, strict=True)]
-    both = with_schema(sides[0].union(sides[1]), from_arrow_schema(bound.schema))
-    return match_frame(both, bound.query, SIDES if streams[0] else None)
+    return with_schema(sides[0].union(sides[1]), from_arrow_schema(bound.schema))
 
 
 def _rows(frame: DataFrame, side: str, join: BoundJoin) -> DataFrame:
