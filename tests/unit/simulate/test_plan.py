@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +34,6 @@ from outpace.simulate import (
     WindowedOperator,
     simulate,
 )
-from outpace.simulate.calibration.calibrated_scenario import batch_operator
 from outpace.simulate.calibration.compare import capacity_of
 from outpace.simulate.placement_flow import saturation
 from outpace.simulate.plan import many_instances, one_instance, plan, total_rate
@@ -191,7 +189,9 @@ def test_more_processors_do_not_shorten_what_a_batch_costs() -> None:
 
 def test_a_plan_and_a_validation_have_the_same_knee() -> None:
     scenario = calibrated(0.5, 2.0)
-    _, knee = capacity_of(scenario, batch_operator(scenario, Path("w1.toml")))
+    match = scenario.vertices()["match"]
+    assert isinstance(match, BatchOperator)
+    _, knee = capacity_of(scenario, match)
     assert plan(scenario, 1_000, LatencyTarget(60.0)).knee == pytest.approx(knee, rel=1e-9)
 
 
