@@ -266,9 +266,11 @@ class ReplayedStage(WholeStage):
         self.part.check(savepoint)
         places = _read_places(table, len(self._sources))
         kept = len(places.blocks) - integer(header, "since", range(len(places.blocks) + 1))
-        since = places.blocks[kept:]
+        since, known = places.blocks[kept:], LogPlaces(places.blocks[:kept])
+        before = all(one.number + one.events <= savepoint.at for one in known.blocks)
+        require(before, "its savepoint needs events that came behind it")
         self.anchor, self._at, self._places.reached = anchor, savepoint.at, places.reached
-        self._anchored = LogPlaces(places.blocks[:kept])
+        self._anchored = known
         self._since = since if self._in_order else None
         self._came = since[-1].number + since[-1].events if since else savepoint.at
         return savepoint
