@@ -111,7 +111,7 @@ _FACTORS_SAID: Final = {
 
 _FACTORS_HERE: Final = (
     f"{_STEADY} 20 % speculation is an alpha of 0.8. A checkpoint every 50 events. What steps "
-    "take is measured in two runs before, and counts for all factors alike. Points are averages "
+    "take is measured in runs before, and counts for all factors alike. Points are averages "
     "of a part in forty of the events, in the order of their arrival; the peak is the highest of "
     "them, and steady is the last fifth. The paper does not explain why 20 % is so high. Here it "
     "was, too, with 8 and 16 instances: the less is speculation, the fewer events lie between "
