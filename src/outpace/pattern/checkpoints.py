@@ -116,6 +116,8 @@ class Every(CheckpointModel):
 class EverySpeculative(CheckpointModel):
     """A checkpoint before each so many events that are speculation; certain ones do not count.
 
+    The first of them has one, too, as nobody goes back before it.
+
     Sardar 2018, 4.7, the second model: with 1 it is that of Mutschler and Philippsen.
 
     Parameters
@@ -128,6 +130,8 @@ class EverySpeculative(CheckpointModel):
     Examples
     --------
     >>> EverySpeculative(50).interval(CheckpointWork(coming=5000, certain=300))
+    300
+    >>> EverySpeculative(50).interval(CheckpointWork(since=320, coming=5000, certain=300))
     350
     """
 
@@ -138,7 +142,9 @@ class EverySpeculative(CheckpointModel):
         check_settings(self, "op.checkpoints.EverySpeculative")
 
     def interval(self, work: CheckpointWork) -> int:
-        """Return the number, and so many certain events more."""
+        """Return the number, and so many certain events more; or these, where they come first."""
+        if work.certain and work.certain >= work.since:
+            return min(self.most, work.certain)
         return min(self.most, work.certain + self.events)
 
 
