@@ -749,7 +749,9 @@ def search(
                     frame_timed_out[depth] |= LONGER
                     depth += 1
                     if depth + 1 >= frames:
-                        _forget_start(paused, cursor, segment, start, out, told)
+                        _forget_start(
+                            rules, paused, cursor, segment, start, reach, passed, out, told
+                        )
                         return STACK_FULL
                     steps += 1
                     if steps > rules.budget:
@@ -802,7 +804,9 @@ def search(
                             noted_in, segment, start, verdict.outcome, known, verdict.passed,
                             times, depth, run_rows, frame_state,
                         ):  # fmt: skip
-                            _forget_start(paused, cursor, segment, start, out, told)
+                            _forget_start(
+                                rules, paused, cursor, segment, start, reach, passed, out, told
+                            )
                             return RUNS_FULL if ruled else FULL
                         if verdict.outcome != FAILED:
                             frame_timed_out[depth] |= FRUITFUL | LONGER
@@ -829,11 +833,13 @@ def search(
                 if noted and not _note_match(
                     told, segment, start, longer, 0, NO_TIME, times, depth, run_rows, frame_state
                 ):
-                    _forget_start(paused, cursor, segment, start, out, told)
+                    _forget_start(rules, paused, cursor, segment, start, reach, passed, out, told)
                     return TOLD_FULL
                 if memo_on and marks & FRUITFUL == 0:
                     if 2 * memo_state[0] >= len(memo_keys):
-                        _forget_start(paused, cursor, segment, start, out, told)
+                        _forget_start(
+                            rules, paused, cursor, segment, start, reach, passed, out, told
+                        )
                         return MEMO_FULL
                     key = (state - 1) * size + row
                     place = memo_slot(memo_keys, memo_stamps, stamp, key)
@@ -841,7 +847,8 @@ def search(
                         memo_keys[place] = key
                         # What another start has looked at, this one has not.
                         depends = rules.within_kind == WITHIN_FIRST and marks & TIMED_OUT != 0
-                        memo_stamps[place] = stamp if depends or sweeping else ANY_START
+                        own = depends or sweeping or ruled
+                        memo_stamps[place] = stamp if own else ANY_START
                         memo_state[0] += 1
                 depth -= 1
                 frame_timed_out[depth] |= marks & (TIMED_OUT | FRUITFUL)
@@ -852,7 +859,7 @@ def search(
                 work += runs.counts[0]
                 came_to = _emit_start(rules, program, runs, out, cursor, times, segment, start, end)
                 if came_to < WAITING:
-                    _forget_start(paused, cursor, segment, start, out, told)
+                    _forget_start(rules, paused, cursor, segment, start, reach, passed, out, told)
                     return came_to
                 outcome = MATCHED
                 if came_to == EXHAUSTED:
@@ -905,7 +912,7 @@ def search(
             if not _note_match(
                 out, segment, start, named, reach, passed, times, depth, run_rows, frame_state
             ):
-                _forget_start(paused, cursor, segment, start, out, told)
+                _forget_start(rules, paused, cursor, segment, start, reach, passed, out, told)
                 return FULL
             number[segment] += 1
             if consuming and depth > 0:
@@ -995,12 +1002,23 @@ def _note_match(
 
 @compiled_within
 def _forget_start(
-    paused: Numbers, cursor: Cursor, segment: int, start: int, out: Buffers, told: Buffers
+    rules: SearchRules,
+    paused: Numbers,
+    cursor: Cursor,
+    segment: int,
+    start: int,
+    reach: int,
+    passed: int,
+    out: Buffers,
+    told: Buffers,
 ) -> None:
-    """Forget what was noted of a start, which is searched again."""
+    """Forget what was noted of a start, which is searched again.
+
+    What the memo keeps of it has been looked at, unless it is of no start but this one.
+    """
     cursor.next_row[segment] = start
-    cursor.reach[segment] = paused[HELD_REACH]
-    cursor.passed[segment] = paused[HELD_PASSED]
+    cursor.reach[segment] = paused[HELD_REACH] if rules.ruled else reach
+    cursor.passed[segment] = paused[HELD_PASSED] if rules.ruled else passed
     out.counts[0] = paused[HELD_MATCHES]
     out.counts[1] = paused[HELD_TAKES]
     told.counts[0] = paused[HELD_TOLD]

@@ -23,7 +23,7 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.match import kernel_arrays, kernel_search
 from outpace.engine.match.candidates import make_candidate_matcher
 from outpace.engine.match.choose import choose_matcher, matcher_name
-from outpace.engine.match.contract import Pace, Resume
+from outpace.engine.match.contract import WORK_AT_ONCE, Pace, Resume
 from outpace.engine.match.kernel import make_kernel
 from outpace.engine.match.task import match_block, prepare, whole_block
 from outpace.engine.match.twin import TwinMatcher
@@ -166,6 +166,18 @@ def test_matches_that_rule_out_others_equal_the_twins(query, table, cut, waterma
 def test_compiled_conditions_and_matches_that_rule_out_others(query, table, cut, watermark, work):
     note(repr(query))
     _compare(query, table, cut, watermark, work)
+
+
+@pytest.mark.parametrize("pattern", ["A+ B -> !C", "(A -> B?)+ C $", "A+ (B | C) !A"])
+def test_long_runs_that_rule_out_others_equal_the_twins(pattern):
+    text = "a" * 90 + "b" + "ab" * 40 + "c" + "a" * 3 + "b"
+    table = pa.table({"ts": range(len(text)), "key": [0] * len(text), "s": list(text)})
+    query = Query().order_by("ts").pattern(pattern).measures(n="COUNT(*)").select("all")
+    query = query.define(A="s = 'a'", B="s = 'b'", C="s = 'c'").within(120)
+    if pattern.startswith("("):
+        query = query.within(7)
+    for ruled_query in (query.skip_past_last_row(), query.no_skip().consume("selected")):
+        _compare(ruled_query, table, 170, 0, WORK_AT_ONCE)
 
 
 @examples(40)
