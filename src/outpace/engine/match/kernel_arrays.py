@@ -80,11 +80,11 @@ class Words:
     @staticmethod
     def of(program: Program) -> Words:
         """Return the masks of a program; what one state alone looks at may not fit."""
+        if not is_wide(len(program.names)):
+            return Words((tuple(range(len(program.names))),), (0,) * (len(program.positions) + 1))
         looks = [
             _looked_at(program, *each) for each in zip(states(program), _ends(program), strict=True)
         ]
-        if not is_wide(len(program.names)):
-            return Words((tuple(range(len(program.names))),), (0,) * len(looks))
         words: list[dict[int, None]] = [{}]
         of_state = []
         for names in looks:
