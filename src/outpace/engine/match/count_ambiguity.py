@@ -29,6 +29,8 @@ def is_ambiguous(program: Program) -> bool:
     >>> is_ambiguous(compile_program(concat([several, several]), ("A",)))
     True
     """
+    if _has_two_ways(program):
+        return True
     targets = [_targets(moves) for moves in program.follow]
     accepts = [any(move.target == ACCEPT for move in moves) for moves in program.follow]
     stack: list[tuple[int, int]] = []
@@ -62,7 +64,15 @@ def repeats_runs(program: Program) -> bool:
     True
     """
     reached = [_targets(moves) for moves in (program.initial, *program.follow)]
-    return any(_pairs(program, each, each) for each in reached)
+    return _has_two_ways(program) or any(_pairs(program, each, each) for each in reached)
+
+
+def _has_two_ways(program: Program) -> bool:
+    """Say whether two moves of a state lead to the same, as with two links in `(A(->)+)(.)+`."""
+    return any(
+        len({move.target for move in moves}) < len(moves)
+        for moves in (program.initial, *program.follow)
+    )
 
 
 def _targets(moves: tuple[Transition, ...]) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """All matches by the search equal those of the twin, on tables and on streams cut anywhere."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -166,6 +167,16 @@ def test_matches_that_rule_out_others_equal_the_twins(query, table, cut, waterma
 def test_compiled_conditions_and_matches_that_rule_out_others(query, table, cut, watermark, work):
     note(repr(query))
     _compare(query, table, cut, watermark, work)
+
+
+def test_two_links_between_the_same_steps_make_one_match():
+    table = pa.table({"ts": [0, 1, 2], "x": [2, 2, 4]})
+    query = Query().order_by("ts").pattern("(A(->)+)(.)+").select("all").no_skip()
+    query = query.define(A="SUM(x) < 9").within(9).measures(n="COUNT(*)")
+    task = prepare(query, table.schema)
+    found = match_block(make_candidate_matcher(task), whole_block(task, table)).found
+    labels = [found.rows[low:high].tolist() for low, high in pairwise(found.offsets)]
+    assert labels == [[0], [0, 1], [1], [0, 1, 2], [1, 2], [2]]
 
 
 @pytest.mark.parametrize("pattern", ["A+ B -> !C", "(A -> B?)+ C $", "A+ (B | C) !A"])

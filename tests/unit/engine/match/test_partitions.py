@@ -188,6 +188,8 @@ def test_an_ambiguous_pattern_counts_each_match_once():
         ("A? A?", True),
         ("(A B | A C)", False),
         ("A* B A*", False),
+        ("(A(->)+)(.)+", True),
+        ("(A(->)+)(->)+ B", False),
     ],
 )
 def test_ambiguity_is_seen_in_the_pattern(text, ambiguous):
