@@ -18,7 +18,7 @@ from rich.text import Text
 
 from outpace.report.page import chart, document
 from outpace.report.plots import plots_over_time
-from outpace.report.table import FittedTable
+from outpace.report.table import FittedTable, counted_bytes
 from outpace.simulate import Result
 from outpace.studies.report import number_text
 
@@ -58,6 +58,17 @@ def percent_text(part: float | None) -> str:
     return "–" if part is None or math.isnan(part) else f"{100 * part:.3g} %"
 
 
+def bytes_text(size: float | None) -> str:
+    """Return a number of bytes, short.
+
+    Examples
+    --------
+    >>> bytes_text(0.0), bytes_text(1_500.0)
+    ('–', '1.5 kB')
+    """
+    return counted_bytes(round(size)) if size else "–"
+
+
 def count_text(value: float | None) -> str:
     """Return a number, short.
 
@@ -84,6 +95,8 @@ _COLUMNS: Final[Mapping[str, OutputColumn]] = {
     "processed": ("processed", count_text),
     "dropped": ("dropped", count_text),
     "utilisation": ("utilisation", percent_text),
+    "loss": ("lost", percent_text),
+    "memory_max": ("memory", bytes_text),
     "queue_mean": ("queue", count_text),
     "queue_max": ("at most", count_text),
 }

@@ -6,7 +6,9 @@
 - `ConstantOutput`, `ShareOutput`, `PairedOutput`: how many events leave a window;
 - `VM`, `Host`, `Datacentre`, `Cloud`: machines; `ConstantDelay`, `Bandwidth`, `Tiers`: networks;
 - `SimpleScheduling`, `DynamicScheduling`, `UniformAllocation`, `WeightedAllocation`: who runs next;
-- `StartQuery`, `StopQuery`, `MoveVertex`, `FailVM`, `RestartVM`, `SetRate`: what happens meanwhile;
+- `StartQuery`, `StopQuery`, `MoveVertex`, `FailVM`, `RestartVM`, `RandomFailures`, `SetRate`: what
+  happens meanwhile; `Autoscaling`: how many instances there are;
+- `Catalogue`, `MachineType`, `read_catalogue`, `parse_catalogue`: machines with their prices;
 - `Scenario`: all of it together; `simulate`: run it; `Result`: what came out;
 - `EventSet`: what flows through queries;
 - `FirstFit`, `LoadBalanced`, `NetworkAware`, `Optimised`: where vertices run; `placed`: a scenario
@@ -18,7 +20,17 @@
 
 from __future__ import annotations
 
-from outpace.simulate.changes import FailVM, MoveVertex, RestartVM, SetRate, StartQuery, StopQuery
+from outpace.simulate.autoscaling import Autoscaling
+from outpace.simulate.catalogue import Catalogue, MachineType
+from outpace.simulate.changes import (
+    FailVM,
+    MoveVertex,
+    RandomFailures,
+    RestartVM,
+    SetRate,
+    StartQuery,
+    StopQuery,
+)
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
 from outpace.simulate.event_set import EventSet
 from outpace.simulate.generators import Bursty, Increasing, Poisson, RecordedTimes, Uniform
@@ -44,7 +56,12 @@ from outpace.simulate.plan_target import LatencyTarget
 from outpace.simulate.result import Result
 from outpace.simulate.run import simulate
 from outpace.simulate.scenario import Scenario
-from outpace.simulate.scenario_file import parse_scenario, read_scenario
+from outpace.simulate.scenario_file import (
+    parse_catalogue,
+    parse_scenario,
+    read_catalogue,
+    read_scenario,
+)
 from outpace.simulate.scenario_text import scenario_text, write_scenario
 from outpace.simulate.strategies import (
     DynamicScheduling,
@@ -55,9 +72,11 @@ from outpace.simulate.strategies import (
 
 __all__ = [
     "VM",
+    "Autoscaling",
     "Bandwidth",
     "BatchOperator",
     "Bursty",
+    "Catalogue",
     "Cloud",
     "ConstantDelay",
     "ConstantOutput",
@@ -73,6 +92,7 @@ __all__ = [
     "Increasing",
     "LatencyTarget",
     "LoadBalanced",
+    "MachineType",
     "MoveVertex",
     "NetworkAware",
     "OperatorModel",
@@ -82,6 +102,7 @@ __all__ = [
     "Poisson",
     "Producer",
     "QueryModel",
+    "RandomFailures",
     "RecordedTimes",
     "RestartVM",
     "Result",
@@ -98,10 +119,12 @@ __all__ = [
     "WindowedOperator",
     "mean_rates",
     "optimise",
+    "parse_catalogue",
     "parse_scenario",
     "place",
     "placed",
     "plan",
+    "read_catalogue",
     "read_scenario",
     "scenario_text",
     "simulate",

@@ -7,19 +7,25 @@ order in which they are listed. The CEPSim paper (section 7) leaves this to futu
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+import numpy as np
 
 from outpace.errors import ScenarioError
-from outpace.simulate.fields import check_fields, not_negative
+from outpace.simulate.fields import Seconds, check_fields, not_negative
 from outpace.simulate.generators import Generator
+
+#: The most failures that are drawn for a machine in a run.
+_FAILURES_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
     """Something that happens at a time, in seconds."""
 
-    at: float
+    at: Seconds
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -162,4 +168,81 @@ class SetRate(_Change):
             not_negative("the factor is", self.factor, ("vertex", self.producer))
 
 
-Change: TypeAlias = StartQuery | StopQuery | MoveVertex | FailVM | RestartVM | SetRate
+@dataclass(frozen=True, slots=True)
+class RandomFailures(_Change):
+    """From a time on the machine fails now and then, and each time runs again after a while.
+
+    The times between a repair and the next failure are drawn from an exponential distribution.
+
+    Parameters
+    ----------
+    at
+        From when on, in seconds from the start of the run.
+    vm
+        The id of the machine.
+    per_hour
+        How many failures there are in an hour in which it runs, on average.
+    repair
+        How long it is down each time, in seconds.
+    seed
+        Another seed gives other times.
+
+    Examples
+    --------
+    >>> failures = RandomFailures(at=0.0, vm="worker", per_hour=2, repair=60, seed=1)
+    >>> [(type(change).__name__, round(change.at)) for change in failures.until(3600)]
+    [('FailVM', 1929), ('RestartVM', 1989), ('FailVM', 2555), ('RestartVM', 2615)]
+    """
+
+    vm: str
+    per_hour: float
+    repair: Seconds
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _Change.__post_init__(self)
+        not_negative("the failures per hour are", self.per_hour)
+        not_negative("the time of a repair is", self.repair)
+        not_negative("the seed of failures is", self.seed)
+
+    def until(self, end: float) -> Iterator[FailVM | RestartVM]:
+        """Yield the failures and repairs before a time, in order.
+
+        Parameters
+        ----------
+        end
+            The time, in seconds.
+        """
+        if self.per_hour * end / 3600 > _FAILURES_MAX:
+            raise ScenarioError(
+                f"a run has more than {_FAILURES_MAX:,} failures", subject=("vm", self.vm)
+            )
+        # Two machines with one seed do not fail together.
+        drawn = np.random.default_rng([self.seed, *self.vm.encode()])
+        time = float(self.at)
+        while self.per_hour:
+            time += float(drawn.exponential(3600 / self.per_hour))
+            if time >= end:
+                return
+            yield FailVM(time, self.vm)
+            time += self.repair
+            yield RestartVM(time, self.vm)
+
+
+Change: TypeAlias = (
+    StartQuery | StopQuery | MoveVertex | FailVM | RestartVM | SetRate | RandomFailures
+)
+
+
+def happening(changes: Iterable[Change], end: float) -> list[Change]:
+    """Return changes by time, with each single failure of those that are random.
+
+    Examples
+    --------
+    >>> happening([FailVM(20, "b"), RandomFailures(0, "a", 0.0, 1), FailVM(10, "b")], 60)
+    [FailVM(at=10, vm='b'), FailVM(at=20, vm='b')]
+    """
+    single: list[Change] = []
+    for change in changes:
+        single += change.until(end) if isinstance(change, RandomFailures) else [change]
+    return sorted(single, key=lambda change: change.at)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from outpace.errors import ScenarioError, did_you_mean
-from outpace.simulate.fields import check_fields
+from outpace.simulate.fields import Bytes, check_fields, not_negative
 from outpace.simulate.strategies import Allocation, Scheduling
 
 Sharing = Literal["time", "space"]
@@ -63,6 +63,10 @@ class VM(_Processors):
         The host it must run on; None for the first one that it fits on.
     scheduling, allocation
         How its vertices share its instructions; None for those of the scenario.
+    memory
+        Its memory in bytes; None if there is enough of it.
+    price
+        What an hour of it costs.
 
     Examples
     --------
@@ -73,6 +77,17 @@ class VM(_Processors):
     host: str | None = None
     scheduling: Scheduling | None = None
     allocation: Allocation | None = None
+    memory: Bytes | None = None
+    price: float = 0.0
+
+    def __post_init__(self) -> None:
+        _Processors.__post_init__(self)  # `super()` does not find its way in classes with slots.
+        subject = ("vm", self.id)
+        if self.memory is not None and not 0 < self.memory < math.inf:
+            raise ScenarioError(
+                f"the memory is not a number of bytes above 0: {self.memory}", subject=subject
+            )
+        not_negative("the price of an hour is", self.price, subject)
 
 
 @dataclass(frozen=True, slots=True)

@@ -405,7 +405,7 @@ class ScenarioPart:
             pattern = numbering.running[:, own].tobytes()
             alike: Hashable = number
             if producer.id not in changed and isinstance(producer.generator, Hashable):
-                alike = (producer.generator, pattern)
+                alike = (producer.generator, producer.rate_max, pattern)
             if alike not in rows:
                 rows[alike] = len(rows)
                 found.append(new_events(layout, phases, number, 0, layout.ticks))

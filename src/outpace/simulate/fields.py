@@ -8,10 +8,15 @@ from dataclasses import fields
 from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from outpace.errors import ScenarioError
 from outpace.pattern.argument import plain, shown
+
+#: What numbers count. In a file they may be texts with a unit: "5 min", "20 us", "2 GiB".
+Seconds: TypeAlias = float
+Instructions: TypeAlias = float
+Bytes: TypeAlias = float
 
 _NAMES = {float: "a number", int: "a whole number", str: "text", NoneType: "None"}
 

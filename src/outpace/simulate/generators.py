@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from outpace.errors import DataError, ScenarioError
 from outpace.files.small_file import read_small
-from outpace.simulate.fields import check_fields, not_negative
+from outpace.simulate.fields import Seconds, check_fields, not_negative
 
 Times = NDArray[np.float64]
 Totals = NDArray[np.int64]
@@ -104,7 +104,7 @@ class Increasing:
     """
 
     maximum: float
-    over: float
+    over: Seconds
     start: float = 0.0
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ class Poisson:
 
     rate: float
     seed: int
-    grain: float = 0.01
+    grain: Seconds = 0.01
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -201,8 +201,8 @@ class Bursty:
     """
 
     rate: float
-    on: float
-    off: float
+    on: Seconds
+    off: Seconds
     quiet: float = 0.0
 
     def __post_init__(self) -> None:

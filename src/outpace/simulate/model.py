@@ -16,7 +16,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from outpace.errors import ScenarioError, did_you_mean
-from outpace.simulate.fields import check_fields, not_negative
+from outpace.simulate.fields import Bytes, Instructions, Seconds, check_fields, not_negative
 from outpace.simulate.generators import Generator
 
 Overflow = Literal["accumulate", "discard"]
@@ -137,6 +137,12 @@ class Producer:
         How many processors of its VM it uses at a time, at most.
     overflow
         What it does with events that its queue has no room for; None for what the scenario says.
+    state_bytes, event_bytes
+        The memory that it takes at all times, and for each event that waits in it or that its
+        window or batch holds, in bytes.
+    rate_max
+        The most events a second that it takes in; it sheds the others, as soon as they come. What
+        it did not take in of that in the last second it may take in at once.
 
     Examples
     --------
@@ -147,14 +153,19 @@ class Producer:
 
     id: str
     generator: Generator
-    instructions: float = 0.0
+    instructions: Instructions = 0.0
     queue: float | None = None
     parallelism: int = 1
     overflow: Overflow | None = None
+    state_bytes: Bytes = 0
+    event_bytes: Bytes = 0
+    rate_max: float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, "vertex")
         _check_vertex(self)
+        if self.rate_max is not None:
+            not_negative("the most events a second are", self.rate_max, ("vertex", self.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +182,9 @@ class OperatorModel:
         How many events may wait on each edge into it; None for the scenario's own bound.
     parallelism
         How many processors of its VM it uses at a time, at most.
+    state_bytes, event_bytes
+        The memory that it takes at all times, and for each event that waits in it or that its
+        window or batch holds, in bytes.
 
     Examples
     --------
@@ -179,9 +193,11 @@ class OperatorModel:
     """
 
     id: str
-    instructions: float = 0.0
+    instructions: Instructions = 0.0
     queue: float | None = None
     parallelism: int = 1
+    state_bytes: Bytes = 0
+    event_bytes: Bytes = 0
 
     def __post_init__(self) -> None:
         check_fields(self, "vertex")
@@ -194,7 +210,7 @@ class WindowedOperator:
 
     Parameters
     ----------
-    id, instructions, queue, parallelism
+    id, instructions, queue, parallelism, state_bytes, event_bytes
         As for `OperatorModel`.
     window
         The length of a window, in seconds.
@@ -211,12 +227,14 @@ class WindowedOperator:
     """
 
     id: str
-    instructions: float = 0.0
-    window: float = 1.0
-    advance: float | None = None
+    instructions: Instructions = 0.0
+    window: Seconds = 1.0
+    advance: Seconds | None = None
     combination: Combination = field(default_factory=ConstantOutput)
     queue: float | None = None
     parallelism: int = 1
+    state_bytes: Bytes = 0
+    event_bytes: Bytes = 0
 
     def __post_init__(self) -> None:
         check_fields(self, "vertex")
@@ -251,7 +269,7 @@ class BatchOperator:
 
     Parameters
     ----------
-    id, instructions, queue, parallelism
+    id, instructions, queue, parallelism, state_bytes, event_bytes
         As for `OperatorModel`.
     interval
         The time between the begins of two batches, in seconds. A batch that takes longer delays the
@@ -269,12 +287,14 @@ class BatchOperator:
     """
 
     id: str
-    instructions: float = 0.0
-    interval: float = 1.0
-    setup: float = 0.0
+    instructions: Instructions = 0.0
+    interval: Seconds = 1.0
+    setup: Instructions = 0.0
     events_max: float = math.inf
     queue: float | None = None
     parallelism: int = 1
+    state_bytes: Bytes = 0
+    event_bytes: Bytes = 0
 
     def __post_init__(self) -> None:
         check_fields(self, "vertex")
@@ -292,7 +312,7 @@ class Consumer:
 
     Parameters
     ----------
-    id, instructions, queue, parallelism
+    id, instructions, queue, parallelism, state_bytes, event_bytes
         As for `OperatorModel`.
 
     Examples
@@ -302,9 +322,11 @@ class Consumer:
     """
 
     id: str
-    instructions: float = 0.0
+    instructions: Instructions = 0.0
     queue: float | None = None
     parallelism: int = 1
+    state_bytes: Bytes = 0
+    event_bytes: Bytes = 0
 
     def __post_init__(self) -> None:
         check_fields(self, "vertex")
@@ -478,5 +500,7 @@ def _check_vertex(vertex: Vertex) -> None:
             f"the parallelism is not a whole number from 1 on: {vertex.parallelism}",
             subject=subject,
         )
+    not_negative("the bytes of its state are", vertex.state_bytes, subject)
+    not_negative("the bytes per event are", vertex.event_bytes, subject)
     if vertex.queue is not None and not vertex.queue > 0:
         raise ScenarioError(f"the queue has no room: {vertex.queue}", subject=subject)

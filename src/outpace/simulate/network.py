@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from outpace.errors import ScenarioError
 from outpace.simulate.cloud import Place
-from outpace.simulate.fields import check_fields, not_negative
+from outpace.simulate.fields import Bytes, Seconds, check_fields, not_negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ConstantDelay:
     NetworkLink(latency=0.001, seconds_per_event=0.0)
     """
 
-    seconds: float = 0.0
+    seconds: Seconds = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -99,9 +99,9 @@ class Bandwidth:
     NetworkLink(latency=0.001, seconds_per_event=1e-06)
     """
 
-    latency: float
+    latency: Seconds
     bits_per_second: float
-    bytes_per_event: float
+    bytes_per_event: Bytes
 
     def __post_init__(self) -> None:
         check_fields(self)

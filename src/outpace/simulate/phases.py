@@ -6,6 +6,7 @@ worked out before a run, for all engines alike. Between two changes nothing chan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,10 +17,12 @@ from outpace.simulate.changes import (
     Change,
     FailVM,
     MoveVertex,
+    RandomFailures,
     RestartVM,
     SetRate,
     StartQuery,
     StopQuery,
+    happening,
 )
 from outpace.simulate.cloud import assign_hosts, shared_capacities
 from outpace.simulate.generators import Generator, whole_events
@@ -75,7 +78,7 @@ def phases(layout: Layout) -> tuple[Phase, ...]:
     """
     scenario = layout.scenario
     by_tick: dict[int, list[Change]] = {0: []}
-    for change in sorted(scenario.changes, key=lambda change: change.at):
+    for change in happening(scenario.changes, scenario.duration):
         if not isinstance(change, SetRate):
             by_tick.setdefault(tick_at(change.at, scenario), []).append(change)
     firsts = sorted(tick for tick in by_tick if tick < layout.ticks)
@@ -87,6 +90,46 @@ def phases(layout: Layout) -> tuple[Phase, ...]:
 
 
 def new_events(
+    layout: Layout, all_phases: Sequence[Phase], producer: int, first: int, end: int
+) -> NDArray[np.int64]:
+    """Return how many events a producer takes in at the begin of each of the ticks.
+
+    They are those that arrive, as far as its `rate_max` allows.
+
+    Parameters
+    ----------
+    producer
+        The number of the vertex.
+    first, end
+        The ticks, the second one excluded.
+    """
+    arriving = arriving_events(layout, all_phases, producer, 0, end)
+    vertex = layout.vertices[producer]
+    assert isinstance(vertex, Producer)
+    if vertex.rate_max is not None:
+        arriving = _admitted(arriving, vertex.rate_max, layout.scenario.tick)
+    return arriving[first:]
+
+
+def _admitted(arriving: NDArray[np.int64], rate_max: float, tick: float) -> NDArray[np.int64]:
+    """Return what a rate allows of the events of each tick; what it leaves is kept for a second.
+
+    Examples
+    --------
+    >>> _admitted(np.array([0, 60, 60, 0, 5]), rate_max=100, tick=0.1).tolist()
+    [0, 60, 50, 0, 5]
+    """
+    most = max(1.0, float(rate_max))
+    admitted, allowed = [], most
+    for events in arriving.tolist():
+        allowed = min(most, allowed + rate_max * tick)
+        taken = min(events, math.floor(allowed + 1e-9))
+        allowed -= taken
+        admitted.append(taken)
+    return np.array(admitted, np.int64)
+
+
+def arriving_events(
     layout: Layout, all_phases: Sequence[Phase], producer: int, first: int, end: int
 ) -> NDArray[np.int64]:
     """Return how many events of a producer arrive at the begin of each of the ticks.
@@ -195,8 +238,8 @@ class _PhaseState:
                 cleared |= {vertex for vertex, home in enumerate(self._homes) if home == failed}
             case RestartVM():
                 self._up[self._vm[change.vm]] = True
-            case SetRate():
-                raise AssertionError("a change of rate changes new events, not phases")
+            case SetRate() | RandomFailures():
+                raise AssertionError("it changes new events, or has become single failures")
 
 
 def _started_later(scenario: Scenario) -> set[str]:

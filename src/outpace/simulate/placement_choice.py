@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from outpace.errors import ScenarioError
-from outpace.simulate.fields import check_fields, checked
+from outpace.simulate.fields import Seconds, check_fields, checked
 from outpace.simulate.optimise import optimise
 from outpace.simulate.placement import PlacementStrategy, place
 from outpace.simulate.placement_flow import mean_rates
@@ -36,7 +36,7 @@ class Optimised:
     LatencyTarget(seconds=0.5, percentile=99.0)
     """
 
-    seconds: float
+    seconds: Seconds
     percentile: float = 99.0
     seed: int = 0
     steps: int = 200

@@ -30,7 +30,7 @@ import numpy as np
 
 from outpace.errors import ScenarioError
 from outpace.pattern.argument import a_number, an_instance
-from outpace.simulate.changes import Change, FailVM, MoveVertex, RestartVM, SetRate
+from outpace.simulate.changes import SetRate
 from outpace.simulate.generators import (
     Bursty,
     Generator,
@@ -40,6 +40,7 @@ from outpace.simulate.generators import (
     Uniform,
     whole_events,
 )
+from outpace.simulate.instances import many_instances
 from outpace.simulate.model import BatchOperator, Producer, Vertex
 from outpace.simulate.placement_flow import busiest, mean_rates, saturation
 from outpace.simulate.plan_target import LatencyTarget, judged, keeps_up, worst_percentile
@@ -479,31 +480,6 @@ def one_instance(scenario: Scenario, factor: float) -> Scenario:
     )
 
 
-def many_instances(scenario: Scenario, count: int) -> Scenario:
-    """Return a scenario with so many copies of its queries and VMs, all on the same hosts.
-
-    Examples
-    --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Uniform
-    >>> query = QueryModel("q", (Producer("in", Uniform(10)), Consumer("out")),
-    ...                    (Edge("in", "out"),))
-    >>> many_instances(Scenario((query,), (VM("worker", mips=2500),), duration=60), 2).placement
-    {'0/in': '0/worker', '0/out': '0/worker', '1/in': '1/worker', '1/out': '1/worker'}
-    """
-    names = [str(number) for number in range(count)]
-    return replace(
-        scenario,
-        queries=tuple(query.copy(name) for name in names for query in scenario.queries),
-        vms=tuple(replace(vm, id=f"{name}/{vm.id}") for name in names for vm in scenario.vms),
-        placement={
-            f"{name}/{vertex}": f"{name}/{vm}"
-            for name in names
-            for vertex, vm in scenario.placement.items()
-        },
-        changes=tuple(_copied(change, name) for name in names for change in scenario.changes),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Multiple:
     """So many times the events of another generator."""
@@ -528,15 +504,3 @@ def _multiplied(vertex: Vertex, factor: float) -> Vertex:
         case other:
             generator = _Multiple(other, factor)
     return replace(vertex, generator=generator)
-
-
-def _copied(change: Change, name: str) -> Change:
-    match change:
-        case SetRate():
-            return replace(change, producer=f"{name}/{change.producer}")
-        case MoveVertex():
-            return replace(change, vertex=f"{name}/{change.vertex}", vm=f"{name}/{change.vm}")
-        case FailVM() | RestartVM():
-            return replace(change, vm=f"{name}/{change.vm}")
-        case _:
-            return replace(change, query=f"{name}/{change.query}")

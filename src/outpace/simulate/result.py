@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.errors import ScenarioError, did_you_mean
-from outpace.simulate.layout import Layout
+from outpace.simulate.layout import SAME_TIME, Layout
 from outpace.simulate.metrics import Floats, Recording, histogram_percentile
-from outpace.simulate.model import Consumer, kind_of
+from outpace.simulate.model import BatchOperator, Consumer, WindowedOperator, kind_of
 from outpace.simulate.phases import Phase, phases
 
 _PERCENTILES = (50.0, 95.0, 99.0)
@@ -33,6 +33,8 @@ class Result:
         The scenario, numbered.
     recording
         What the engine recorded.
+    instances
+        From when on there were how many instances, where a rule scaled them; one otherwise.
 
     Examples
     --------
@@ -44,11 +46,12 @@ class Result:
     >>> round(result.latency("out"), 6), round(result.throughput("out"), 6)
     (0.05, 10.0)
     >>> result.vms().to_pylist()
-    [{'vm': 'worker', 'utilisation': 0.5}]
+    [{'vm': 'worker', 'utilisation': 0.5, 'memory_max': 0.0}]
     """
 
     layout: Layout
     recording: Recording
+    instances: tuple[tuple[float, int], ...] = ((0.0, 1),)
 
     def latency(self, consumer: str) -> float:
         """Return the average latency of a consumer's events, in seconds; NaN without events.
@@ -90,7 +93,10 @@ class Result:
         return np.array([end * self.layout.scenario.tick for _, end in self._steps()])
 
     def consumers(self) -> pa.Table:
-        """Return a row for each consumer: events, latency, percentiles, throughput."""
+        """Return a row for each consumer: events, latency, percentiles, throughput, loss.
+
+        The loss is the part of what was on the way to it that was dropped, wherever that was.
+        """
         recording = self.recording
         ids = [self.layout.vertices[number].id for number in self.layout.consumers]
         return pa.table(
@@ -103,6 +109,7 @@ class Result:
                     for p in _PERCENTILES
                 },
                 "throughput": self._throughputs(),
+                "loss": self._losses()[list(self.layout.consumers)],
             }
         )
 
@@ -110,10 +117,11 @@ class Result:
         """Return a row for each query.
 
         The latency is the average over all events of its consumers, the percentiles are theirs
-        together, and the throughput is that of the consumer that least comes through to.
+        together, and throughput and loss are those of the consumer that least comes through to.
         """
         place = {self.layout.vertices[n].id: p for p, n in enumerate(self.layout.consumers)}
         throughputs = self._throughputs()
+        losses = self._losses()[list(self.layout.consumers)]
         rows = []
         for query in self.layout.scenario.queries:
             own = [place[v.id] for v in query.vertices if isinstance(v, Consumer)]
@@ -127,6 +135,7 @@ class Result:
                     "latency": float(delay / events.sum()) if events.sum() else math.nan,
                     **{f"p{p:g}": histogram_percentile(histogram, p) for p in _PERCENTILES},
                     "throughput": float(throughputs[own].min()) if own else math.nan,
+                    "loss": float(losses[own].max()) if own else math.nan,
                 }
             )
         return pa.Table.from_pylist(rows)
@@ -158,12 +167,17 @@ class Result:
         )
 
     def vms(self) -> pa.Table:
-        """Return a row for each VM: the part of its instructions that was used while it was up."""
+        """Return a row for each VM: utilisation, and the most memory that was in use.
+
+        The utilisation is the part of its instructions that was used while it was up. The memory is
+        what its vertices say that they and their events take, at the ends of steps of the history.
+        """
         offered = self._offered_to_vms([self._counted()])[0]
         return pa.table(
             {
                 "vm": pa.array([vm.id for vm in self.layout.scenario.vms], pa.string()),
                 "utilisation": _ratio(self.recording.instructions, offered),
+                "memory_max": self._memory().max(axis=0),
             }
         )
 
@@ -208,6 +222,64 @@ class Result:
             [vm.id for vm in self.layout.scenario.vms],
             {"utilisation": _ratio(self.recording.vm_instructions, offered)},
         )
+
+    @property
+    def price(self) -> float:
+        """What an hour of the VMs costs, on average over the run if instances come and go."""
+        ends = [*(time for time, _ in self.instances[1:]), self.layout.scenario.duration]
+        spans = [
+            (end - begin) * count for (begin, count), end in zip(self.instances, ends, strict=True)
+        ]
+        most = max(count for _, count in self.instances)
+        whole = sum(vm.price for vm in self.layout.scenario.vms)
+        return whole / most * sum(spans) / self.layout.scenario.duration
+
+    def _losses(self) -> Floats:
+        """The part of what was on the way to each vertex, and of what came, that was dropped."""
+        layout, processed = self.layout, self.recording.processed
+        came = processed + self.recording.dropped
+        kept = np.divide(processed, came, out=np.ones_like(came), where=came > 0)
+        for vertex, incoming in enumerate(layout.incoming):
+            if not incoming:
+                continue
+            sources = [layout.sources[edge] for edge in incoming]
+            # What would have come this way without losses weighs.
+            sent = [
+                processed[source] * layout.edges[edge].selectivity
+                for source, edge in zip(sources, incoming, strict=True)
+            ]
+            whole = sum(
+                part / kept[source] for part, source in zip(sent, sources, strict=True) if part
+            )
+            kept[vertex] *= sum(sent) / whole if whole else min(kept[source] for source in sources)
+        lost: Floats = 1.0 - kept
+        return lost
+
+    def _memory(self) -> Floats:
+        """The bytes in use on each VM at the end of each step."""
+        layout, recording = self.layout, self.recording
+        memory = np.zeros((layout.samples, len(layout.scenario.vms)))
+        step = layout.ticks_per_sample * layout.scenario.tick
+        ends = [end for _, end in self._steps()]
+        every = phases(layout)
+        homes = np.array([next(p.homes for p in every if end <= p.end_tick) for end in ends])
+        for number, vertex in enumerate(layout.vertices):
+            held = recording.vertex_queue[:, number]
+            seconds = (
+                vertex.window
+                if isinstance(vertex, WindowedOperator)
+                else vertex.interval
+                if isinstance(vertex, BatchOperator)
+                else 0.0
+            )
+            if seconds and vertex.event_bytes:
+                steps = min(layout.samples, math.ceil(seconds / step - SAME_TIME))
+                taken = np.concatenate((np.zeros(steps), recording.vertex_processed[:, number]))
+                sums = np.concatenate(([0.0], np.cumsum(taken)))
+                held = held + sums[steps + 1 :] - sums[1:-steps]
+            used = vertex.state_bytes + vertex.event_bytes * held
+            memory[np.arange(layout.samples), homes[:, number]] += used
+        return memory
 
     def _place(self, consumer: str) -> int:
         known = [self.layout.vertices[number].id for number in self.layout.consumers]

@@ -6,13 +6,19 @@ import functools
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
+
 from outpace.compiler.kernel import is_compiled
 from outpace.errors import ScenarioError
 from outpace.pattern.argument import an_instance
 from outpace.simulate.fast import needs_twin, run_fast
 from outpace.simulate.kernels.ticks import run_group
 from outpace.simulate.layout import Layout, lay_out
+from outpace.simulate.metrics import Recording
+from outpace.simulate.model import Producer
+from outpace.simulate.phases import arriving_events, new_events, phases
 from outpace.simulate.result import Result
+from outpace.simulate.scaled_run import run_scaled
 from outpace.simulate.scenario import Scenario
 from outpace.simulate.twin import run_twin
 
@@ -62,10 +68,29 @@ def simulate(
             detail=f"this one is not: {own}",
             hint="leave the engine out, or ask for the twin",
         )
+    if scenario.scaling is not None:
+        return run_scaled(scenario, lambda one: simulate(one, engine))
     layout = lay_out(scenario)
     if engine == "fast" or (engine is None and own is None and _is_worth(layout)):
-        return Result(layout, run_fast(layout, on_progress=on_progress))
-    return Result(layout, run_twin(scenario, on_progress))
+        recording = run_fast(layout, on_progress=on_progress)
+    else:
+        recording = run_twin(scenario, on_progress)
+    _record_shed(layout, recording)
+    return Result(layout, recording)
+
+
+def _record_shed(layout: Layout, recording: Recording) -> None:
+    """Count what producers did not take in as dropped by them."""
+    for number in layout.producers:
+        vertex = layout.vertices[number]
+        if not isinstance(vertex, Producer) or vertex.rate_max is None:
+            continue
+        every = phases(layout)
+        shed = arriving_events(layout, every, number, 0, layout.ticks)
+        shed -= new_events(layout, every, number, 0, layout.ticks)
+        recording.dropped[number] += shed[layout.warm_up_ticks :].sum()
+        firsts = np.arange(0, layout.ticks, layout.ticks_per_sample)
+        recording.vertex_dropped[:, number] += np.add.reduceat(shed, firsts)
 
 
 def _is_worth(layout: Layout) -> bool:

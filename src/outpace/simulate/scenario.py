@@ -13,9 +13,19 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from outpace.errors import ScenarioError, did_you_mean
-from outpace.simulate.changes import Change, FailVM, MoveVertex, RestartVM, SetRate
+from outpace.simulate.autoscaling import Autoscaling
+from outpace.simulate.changes import (
+    Change,
+    FailVM,
+    MoveVertex,
+    RandomFailures,
+    RestartVM,
+    SetRate,
+    StartQuery,
+    StopQuery,
+)
 from outpace.simulate.cloud import VM, Cloud, assign_hosts, check_clouds
-from outpace.simulate.fields import check_fields
+from outpace.simulate.fields import Seconds, check_fields
 from outpace.simulate.model import Edge, Overflow, Producer, QueryModel, Vertex, check_cycles
 from outpace.simulate.network import ConstantDelay, Network
 from outpace.simulate.strategies import (
@@ -65,6 +75,8 @@ class Scenario:
         The length of a step of the history, in seconds, rounded to whole ticks; `inf` for one step.
     changes
         What happens at which time.
+    scaling
+        How many instances of all of it there are, and when; one if not given.
 
     Examples
     --------
@@ -77,18 +89,19 @@ class Scenario:
 
     queries: tuple[QueryModel, ...]
     vms: tuple[VM, ...]
-    duration: float
+    duration: Seconds
     placement: Mapping[str, str] = field(default_factory=dict)
     clouds: tuple[Cloud, ...] = ()
     network: Network = field(default_factory=ConstantDelay)
     scheduling: Scheduling = field(default_factory=DynamicScheduling)
     allocation: Allocation = field(default_factory=UniformAllocation)
-    tick: float = 0.1
+    tick: Seconds = 0.1
     queue: float = math.inf
     overflow: Overflow = "accumulate"
-    warm_up: float = 0.0
-    sample: float = 1.0
+    warm_up: Seconds = 0.0
+    sample: Seconds = 1.0
     changes: tuple[Change, ...] = ()
+    scaling: Autoscaling | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, "simulation")
@@ -107,6 +120,17 @@ class Scenario:
         assign_hosts(self.vms, self.clouds)
         for number, change in enumerate(self.changes, start=1):
             self._check_change(number, change, vertices)
+            if isinstance(change, SetRate) and change.generator is not None and self.scaling:
+                raise ScenarioError(
+                    "instances that come and go cannot divide a generator that a change brings",
+                    subject=("change", str(number)),
+                    hint="give the change a factor instead",
+                )
+        if self.scaling is not None and self.clouds:
+            raise ScenarioError(
+                "instances that come and go have VMs of their own, without hosts",
+                subject=("scaling", "most"),
+            )
 
     def vertices(self) -> dict[str, Vertex]:
         """Return the vertices of all queries by id, in the order of declaration."""
@@ -199,7 +223,7 @@ class Scenario:
 
     def _check_change(self, number: int, change: Change, vertices: Mapping[str, Vertex]) -> None:
         subject = ("change", str(number))
-        if isinstance(change, FailVM | RestartVM | MoveVertex):
+        if isinstance(change, FailVM | RestartVM | MoveVertex | RandomFailures):
             vms = [vm.id for vm in self.vms]
             if change.vm not in vms:
                 raise _unknown("vm", change.vm, vms, subject)
@@ -209,7 +233,7 @@ class Scenario:
             producers = [v.id for v in vertices.values() if isinstance(v, Producer)]
             if change.producer not in producers:
                 raise _unknown("producer", change.producer, producers, subject)
-        if not isinstance(change, FailVM | RestartVM | MoveVertex | SetRate):
+        if isinstance(change, StartQuery | StopQuery):
             queries = [query.name for query in self.queries]
             if change.query not in queries:
                 raise _unknown("query", change.query, queries, subject)

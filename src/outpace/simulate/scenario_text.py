@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
@@ -19,7 +20,17 @@ from typing import Any
 
 from outpace.errors import ScenarioError
 from outpace.pattern.argument import a_path, an_instance
-from outpace.simulate.changes import FailVM, MoveVertex, RestartVM, SetRate, StartQuery, StopQuery
+from outpace.simulate.autoscaling import Autoscaling
+from outpace.simulate.catalogue import MachineType
+from outpace.simulate.changes import (
+    FailVM,
+    MoveVertex,
+    RandomFailures,
+    RestartVM,
+    SetRate,
+    StartQuery,
+    StopQuery,
+)
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
 from outpace.simulate.generators import Bursty, Increasing, Poisson, RecordedTimes, Uniform
 from outpace.simulate.model import (
@@ -72,6 +83,7 @@ KINDS: dict[str, dict[str, type[Any]]] = {
         "fail": FailVM,
         "restart": RestartVM,
         "rate": SetRate,
+        "failures": RandomFailures,
     },
 }
 
@@ -91,6 +103,8 @@ TABLES: dict[str, type[Any]] = {
     "Cloud": Cloud,
     "Datacentre": Datacentre,
     "Host": Host,
+    "MachineType": MachineType,
+    "Autoscaling": Autoscaling,
 }
 
 #: Types that are texts in a file.
@@ -166,18 +180,35 @@ def scenario_text(scenario: Scenario) -> str:
     <BLANKLINE>
     """
     an_instance(scenario, Scenario, "a scenario", error=ScenarioError)
-    tables = ("vms", "clouds", "queries", "changes")
-    chosen = _chosen(scenario)
+    tables = ("vms", "clouds", "vertices", "queries", "changes")
+    chosen = _sharing(_chosen(scenario))
     settings = {
         name: chosen.pop(name) for name in list(chosen) if name not in (*tables, "placement")
     }
+    scaling = settings.pop("scaling", None)
     parts = [toml_text(settings)]
+    if scaling is not None:
+        parts.append("[scaling]\n" + toml_text(_chosen(scaling)))
     if scenario.placement:
         parts.append("[placement]\n" + toml_text(scenario.placement))
     for name in tables:
         for value in chosen.get(name, ()):
-            parts.append(f"[[{name}]]\n" + toml_text(_table(value)))
+            table = value if isinstance(value, dict) else _table(value)
+            parts.append(f"[[{name}]]\n" + toml_text(table))
     return "\n".join(parts)
+
+
+def _sharing(chosen: dict[str, Any]) -> dict[str, Any]:
+    """Let vertices that several queries have stand once, where their queries only name them."""
+    queries = chosen["queries"]
+    counts = Counter(vertex.id for query in queries for vertex in query.vertices)
+    shared = {v.id: v for query in queries for v in query.vertices if counts[v.id] > 1}
+
+    def named(query: QueryModel) -> dict[str, Any]:
+        vertices = tuple(v.id if v.id in shared else v for v in query.vertices)
+        return {**_chosen(query), "vertices": vertices}
+
+    return {**chosen, "vertices": tuple(shared.values()), "queries": tuple(map(named, queries))}
 
 
 def toml_text(table: Mapping[str, Any]) -> str:
@@ -194,7 +225,7 @@ def toml_text(table: Mapping[str, Any]) -> str:
 
 def _long(value: Any) -> str:
     """A value in a line of its own: tables in a list get a line each."""
-    if isinstance(value, tuple) and value and is_dataclass(value[0]):
+    if isinstance(value, tuple) and any(map(is_dataclass, value)):
         return "[\n" + "".join(f"    {_short(item)},\n" for item in value) + "]"
     return _short(value)
 

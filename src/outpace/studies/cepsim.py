@@ -25,7 +25,7 @@ from outpace.simulate import (
     WeightedAllocation,
     simulate,
 )
-from outpace.simulate.plan import many_instances
+from outpace.simulate.instances import many_instances
 from outpace.studies import cepsim_figures as figures
 from outpace.studies import cepsim_validation
 from outpace.studies.cepsim_queries import READINGS_PER_SECOND, average_query, convert_query

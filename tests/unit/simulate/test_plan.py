@@ -35,8 +35,9 @@ from outpace.simulate import (
     simulate,
 )
 from outpace.simulate.calibration.compare import capacity_of
+from outpace.simulate.instances import many_instances
 from outpace.simulate.placement_flow import saturation
-from outpace.simulate.plan import many_instances, one_instance, plan, total_rate
+from outpace.simulate.plan import one_instance, plan, total_rate
 from outpace.simulate.plan_target import LatencyTarget
 
 QUIET = WindowedOperator("quiet", window=1.0, combination=ConstantOutput(0.0))

@@ -20,6 +20,7 @@ from outpace.errors import ScenarioError
 from outpace.simulate import (
     VM,
     Bandwidth,
+    Bursty,
     Cloud,
     ConstantDelay,
     Consumer,
@@ -29,8 +30,10 @@ from outpace.simulate import (
     Increasing,
     LoadBalanced,
     NetworkAware,
+    OperatorModel,
     Optimised,
     Producer,
+    RandomFailures,
     RecordedTimes,
     Scenario,
     SimpleScheduling,
@@ -39,6 +42,7 @@ from outpace.simulate import (
     WeightedAllocation,
     parse_scenario,
     placed,
+    read_catalogue,
     read_scenario,
     scenario_text,
     write_scenario,
@@ -237,7 +241,7 @@ def test_own_classes_cannot_be_written() -> None:
     [
         ("duration = 60", "durration = 60", 1, ["unknown key 'durration'", "'duration'"]),
         ("duration = 60", "duration = 0", 1, ["the duration is not", "simulation 'duration'"]),
-        ("duration = 60", 'duration = "1 h"', 1, ["a number is expected here"]),
+        ("duration = 60", 'duration = "1 hor"', 1, ["no unit of time"]),
         ('"dynamic"', '"dynamik"', 2, ["unknown kind 'dynamik'", "did you mean 'dynamic'?"]),
         ('"dynamic"', "7", 2, ["a table is expected here"]),
         ('kind = "constant"\n', "", 4, ["the key 'kind' is missing", '"bandwidth"']),
@@ -421,3 +425,146 @@ def test_a_scenario_is_a_regular_file_of_some_size(tmp_path: Path, kind: str) ->
         read_scenario(path)
     with pytest.raises(ScenarioError, match=r"cannot be read|is not a time"):
         RecordedTimes.read(path)
+
+
+WORDS = """\
+duration = "1 min"
+warm_up = "500 ms"
+
+[cores]
+laptop = 3000
+server = 2000
+
+[[machines]]
+name = "small"
+mips = 1000
+processors = 2
+memory = "1 GiB"
+price = 0.25
+
+[[vertices]]
+kind = "producer"
+id = "in"
+generator = { kind = "bursty", rate = 10, on = "2 s", off = "0.5 min" }
+
+[[vms]]
+id = "one"
+machine = "small"
+
+[[vms]]
+id = "two"
+machine = "small"
+processors = 4
+
+[placement]
+in = "one"
+parse = "one"
+count = "two"
+first = "two"
+second = "two"
+
+[[queries]]
+name = "a"
+vertices = [
+    "in",
+    { kind = "operator", id = "parse", instructions = "20 us on laptop", state_bytes = "64 MiB" },
+    { kind = "consumer", id = "first" },
+]
+edges = [{ source = "in", target = "parse" }, { source = "parse", target = "first" }]
+
+[[queries]]
+name = "b"
+vertices = [
+    "in",
+    { kind = "window", id = "count", window = "10 s", instructions = "500 ns on server" },
+    { kind = "consumer", id = "second" },
+]
+edges = [{ source = "in", target = "count" }, { source = "count", target = "second" }]
+
+[scaling]
+most = 3
+every = "1 min"
+
+[[changes]]
+kind = "failures"
+at = "10 s"
+vm = "two"
+per_hour = 3
+repair = "5 min"
+"""
+
+
+def test_a_file_may_have_units_shared_vertices_and_types_of_machines() -> None:
+    scenario = parse_scenario(WORDS.replace('[scaling]\nmost = 3\nevery = "1 min"\n', ""))
+    assert (scenario.duration, scenario.warm_up) == (60, 0.5)
+    assert scenario.vms == (
+        VM("one", 1000, 2, memory=2**30, price=0.25),
+        VM("two", 1000, 4, memory=2**30, price=0.25),
+    )
+    vertices = scenario.vertices()
+    assert vertices["in"] == Producer("in", Bursty(10, on=2, off=30))
+    assert vertices["parse"] == OperatorModel("parse", 60_000, state_bytes=2**26)
+    assert vertices["count"].instructions == 1000
+    assert scenario.changes == (RandomFailures(10, "two", 3, 300),)
+
+
+def test_what_several_queries_have_is_written_once() -> None:
+    scenario = parse_scenario(WORDS)
+    text = scenario_text(scenario)
+    assert text.count('id = "in"') == 1
+    assert parse_scenario(text) == scenario
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shown", "parts"),
+    [
+        ('"1 min"', '"1 mni"', "duration", ["'mni' is no unit of time"]),
+        ('"1 min"', '"five"', "duration", ["expected a number and a unit"]),
+        ('"1 GiB"', '"1 GB b"', "memory", ["a number and a unit of bytes"]),
+        ('"1 GiB"', '"1 Gib"', "memory", ["unknown unit of bytes 'Gib'", "'GiB'"]),
+        ("us on laptop", "us on labtop", "{ kind", ["unknown core 'labtop'", "'laptop'"]),
+        ("us on laptop", "us", "{ kind", ["needs the name of a core", "laptop, server"]),
+        ("laptop = 3000", "laptop = 0", "laptop", ["the MIPS of a core"]),
+        ('= "small"\np', '= "smal"\np', "machine", ["unknown type of machine", "'small'"]),
+        ("price = 0.25", "price = -1", "[[machines]]", ["the price of an hour", "'small'"]),
+        (
+            '"in",\n    { kind = "op',
+            '"im",\n    { kind = "op',
+            '"im",',
+            ["unknown vertex 'im'", "[[vertices]]"],
+        ),
+        ('id = "in"', 'id = "inn"', '"in",', ["unknown vertex 'in'", "'inn'"]),
+        ('    "in",\n', '    { kind = "consumer", id = "in" },\n', "{ kind", ["in"]),
+        ("[[vms]]", '[[vertices]]\nid = "x"\n[[vms]]', "[[vertices]]", ["no query has", "'x'"]),
+        ("most = 3", "most = 0", "most", ["the most instances are not 1 to 1000: 0"]),
+        ("per_hour = 3", "per_hour = -3", "[[changes]]", ["the failures per hour"]),
+        ("price = 0.25", "cores = 2", "cores = 2", ["unknown key 'cores'", "known keys"]),
+    ],
+)
+def test_what_is_wrong_in_such_a_file_is_shown_with_its_line(
+    old: str, new: str, shown: str, parts: list[str]
+) -> None:
+    assert old in WORDS
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(WORDS.replace(old, new, 1), where="plan.toml")
+    place, line = str(caught.value).splitlines()[1:3]
+    assert place.startswith("  plan.toml")
+    assert line.strip().startswith(shown)
+    assert all(part in str(caught.value) for part in parts), caught.value
+
+
+def test_a_catalogue_lies_beside_the_scenario(tmp_path: Path) -> None:
+    begin, rest = WORDS.split("[[machines]]\n")
+    machine, rest = rest.split("[[vertices]]", 1)
+    path = tmp_path / "plan.toml"
+    path.write_text(f'machines = "types.toml"\n{begin}[[vertices]]{rest}')
+    (tmp_path / "types.toml").write_text(f'currency = "EUR"\n[[machines]]\n{machine}')
+    assert read_scenario(path) == parse_scenario(WORDS)
+    catalogue = read_catalogue(tmp_path / "types.toml")
+    assert (catalogue.currency, catalogue.machine("small").price) == ("EUR", 0.25)
+    (tmp_path / "types.toml").write_text("[[machines]]\nname = 3\nmips = 1\n")
+    with pytest.raises(ScenarioError, match=r"a text is expected here\n  types\.toml, line 2"):
+        read_scenario(path)
+    path.write_text(path.read_text().replace("types.toml", "../types.toml"))
+    with pytest.raises(ScenarioError, match="not in the folder of the scenario"):
+        read_scenario(path)
