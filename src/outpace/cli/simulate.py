@@ -6,7 +6,7 @@ A scenario is a TOML file; what is wrong with it is shown with its line, and exi
 from __future__ import annotations
 
 import math
-import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +17,15 @@ import typer
 from rich.console import Console
 
 from outpace.cli.simulate_calibrate import calibrate
+from outpace.cli.simulate_machines import machines_fields, machines_page, print_machines
 from outpace.cli.simulate_output import (
+    AsJson,
+    EngineChoice,
+    EngineName,
+    OutputColumn,
+    Page,
+    ScenarioFile,
+    check_page,
     count_text,
     html_table,
     json_text,
@@ -31,37 +39,30 @@ from outpace.cli.simulate_output import (
     result_tables,
     seconds_text,
     terminal,
+    yes_text,
 )
 from outpace.cli.simulate_validate import validate
+from outpace.cli.simulate_what_if import (
+    OUTCOMES,
+    CatalogueFile,
+    Seeds,
+    catalogue_of,
+    compare,
+    interval_text,
+    what_if_command,
+)
 from outpace.errors import ScenarioError
 from outpace.pattern.duration import parse_duration
 from outpace.report.plots import COLOURS, curve, style
 from outpace.simulate import FirstFit, LoadBalanced, NetworkAware, Optimised, read_scenario
 from outpace.simulate import simulate as simulate_scenario
+from outpace.simulate.mix import plan_machines
+from outpace.simulate.outcome import Repeated, repeat
 from outpace.simulate.placement_choice import PlacementRule
 from outpace.simulate.plan import HardwarePlan
 from outpace.simulate.plan import plan as plan_instances
 from outpace.simulate.plan_target import LatencyTarget
-from outpace.simulate.run import Engine
-
-
-class EngineChoice(StrEnum):
-    """What simulates."""
-
-    AUTO = "auto"
-    FAST = "fast"
-    TWIN = "twin"
-
-    @property
-    def engine(self) -> Engine | None:
-        """The engine as `simulate` takes it."""
-        match self:
-            case EngineChoice.AUTO:
-                return None
-            case EngineChoice.FAST:
-                return "fast"
-            case EngineChoice.TWIN:
-                return "twin"
+from outpace.simulate.scenario import Scenario
 
 
 class PlacementChoice(StrEnum):
@@ -97,13 +98,6 @@ class PlacementChoice(StrEnum):
 
 simulations = typer.Typer(no_args_is_help=True, help="Simulate queries on machines.")
 
-ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A TOML file.")]
-EngineName = Annotated[
-    EngineChoice, typer.Option("--engine", help="What simulates; auto takes what fits best.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object.")]
-Page = Annotated[Path | None, typer.Option("--html", help="A file for a page with plots.")]
-
 
 @simulations.callback()
 def group() -> None:
@@ -123,21 +117,32 @@ def run(
     p99: Annotated[
         str | None, typer.Option(help='What --placement optimised is to meet: "500 ms".')
     ] = None,
+    seeds: Seeds = 1,
 ) -> None:
     """Simulate a scenario and show latency, throughput, utilisation, queues and drops."""
     choice = placement.choice(p99)
     with progress(f"reading {scenario.name}"):
         read = read_scenario(scenario, choice)
-    _check_page(page)
+    check_page(page)
     with progress_of_whole(f"simulating {read.duration:g} s") as on_progress:
         result = simulate_scenario(read, engine.engine, on_progress)
+    repeats: list[dict[str, Any]] = []
+    if seeds > 1:
+        with progress("simulating with other seeds") as on_simulation:
+            found = repeat(read, seeds, engine=engine.engine, on_simulation=on_simulation)
+        repeats = _interval_rows(found)
     if page is not None:
-        page.write_text(result_page(scenario.name, result), encoding="utf-8")
+        tables = [html_table(_repeats_title(seeds), _REPEATS, _texts(repeats))] if repeats else []
+        page.write_text(result_page(scenario.name, result, tables), encoding="utf-8")
     if as_json:
-        tables = {name: table.to_pylist() for name, table in result_tables(result).items()}
-        typer.echo(json_text(tables))
+        printed = {name: table.to_pylist() for name, table in result_tables(result).items()}
+        if repeats:
+            printed["seeds"] = repeats
+        typer.echo(json_text(printed))
         return
     print_result(result, terminal(), rows)
+    if repeats:
+        print_rows(_repeats_title(seeds), _REPEATS, _texts(repeats), terminal())
     if page is not None:
         typer.echo(f"The page: {page}")
 
@@ -147,6 +152,11 @@ def plan(
     scenario: ScenarioFile,
     rate: Annotated[float, typer.Option(help="Events a second of all producers together.")],
     p99: Annotated[str, typer.Option(help='The latency that 99 % may not exceed: "500 ms".')],
+    catalogue: CatalogueFile = None,
+    availability: Annotated[
+        float | None,
+        typer.Option(help="Percent of the time in which machines that work must be enough: 99.9."),
+    ] = None,
     engine: EngineName = EngineChoice.AUTO,
     as_json: AsJson = False,
     page: Page = None,
@@ -157,7 +167,10 @@ def plan(
     """
     target = LatencyTarget(_seconds(p99))
     read = read_scenario(scenario)
-    _check_page(page)
+    check_page(page)
+    if catalogue is not None or availability is not None:
+        _plan_machines(scenario, read, rate, target, catalogue, availability, engine, as_json, page)
+        return
     with progress("simulating rates and numbers of instances") as on_simulation:
         found = plan_instances(
             read,
@@ -178,26 +191,68 @@ def plan(
         raise typer.Exit(1)
 
 
+def _plan_machines(
+    path: Path,
+    scenario: Scenario,
+    rate: float,
+    target: LatencyTarget,
+    catalogue: Path | None,
+    availability: float | None,
+    engine: EngineChoice,
+    as_json: bool,
+    page: Path | None,
+) -> None:
+    """Find the cheapest machines; exit code 1 if none will do."""
+    types = catalogue_of(path, catalogue)
+    with progress("simulating types of machines") as on_simulation:
+        found = plan_machines(
+            scenario,
+            rate,
+            target,
+            types,
+            availability=None if availability is None else availability / 100,
+            engine=engine.engine,
+            on_simulation=on_simulation,
+        )
+    if page is not None:
+        page.write_text(machines_page(path.name, found), encoding="utf-8")
+    if as_json:
+        typer.echo(json_text(machines_fields(found)))
+    else:
+        print_machines(found, terminal())
+        if page is not None:
+            typer.echo(f"The page: {page}")
+    if found.best is None:
+        raise typer.Exit(1)
+
+
+_REPEATS: Final[Mapping[str, OutputColumn]] = {"quantity": ("", str), "mean": ("mean", str)}
+
+
+def _repeats_title(seeds: int) -> str:
+    return f"means of {seeds} runs with other seeds, and 95 % intervals"
+
+
+def _interval_rows(found: Repeated) -> list[dict[str, Any]]:
+    return [{"quantity": name, **asdict(found.interval(name))} for name in OUTCOMES]
+
+
+def _texts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    return [
+        {"quantity": heading, "mean": interval_text(row, shown)}
+        for row in rows
+        for heading, shown in [OUTCOMES[row["quantity"]]]
+    ]
+
+
 def _seconds(p99: str) -> float:
     return parse_duration(p99, where="--p99").total_seconds()
 
 
+simulations.command("what-if")(what_if_command)
+simulations.command()(compare)
 simulations.command()(calibrate)
 simulations.command()(validate)
-
-
-def _check_page(page: Path | None) -> None:
-    """Fail, before anything is simulated, if the page cannot be written; leave nothing behind."""
-    if page is None:
-        return
-    if page.is_dir() or not os.access(page if page.exists() else page.parent, os.W_OK):
-        raise ScenarioError(
-            f"the page {str(page)!r} cannot be written", hint="name a file in a folder that exists"
-        )
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
 
 
 _COLUMNS: Final = {
@@ -209,8 +264,8 @@ _COLUMNS: Final = {
     "percentile": ("percentile", seconds_text),
     "throughput": ("produced/s through", count_text),
     "utilisation": ("busiest VM", percent_text),
-    "keeps_up": ("keeps up", _yes),
-    "meets_target": ("meets target", _yes),
+    "keeps_up": ("keeps up", yes_text),
+    "meets_target": ("meets target", yes_text),
 }
 
 

@@ -5,21 +5,27 @@ from __future__ import annotations
 import html
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import plotly.graph_objects as go
 import pyarrow as pa
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from outpace.errors import ScenarioError
 from outpace.report.page import chart, document
 from outpace.report.plots import plots_over_time
 from outpace.report.table import FittedTable, counted_bytes
 from outpace.simulate import Result
+from outpace.simulate.run import Engine
 from outpace.studies.report import number_text
 
 #: A table that goes to a pipe or a file may be this wide.
@@ -80,6 +86,59 @@ def count_text(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else number_text(value)
 
 
+def price_text(price: float | None) -> str:
+    """Return a price, short.
+
+    Examples
+    --------
+    >>> price_text(0.1234567), price_text(None)
+    ('0.1235', '–')
+    """
+    return "–" if price is None or math.isnan(price) else f"{price:,.4g}"
+
+
+def yes_text(value: bool) -> str:
+    """Return a truth in a word."""
+    return "yes" if value else "no"
+
+
+class EngineChoice(StrEnum):
+    """What simulates."""
+
+    AUTO = "auto"
+    FAST = "fast"
+    TWIN = "twin"
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine as `simulate` takes it."""
+        match self:
+            case EngineChoice.AUTO:
+                return None
+            case EngineChoice.FAST:
+                return "fast"
+            case EngineChoice.TWIN:
+                return "twin"
+
+
+ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A TOML file.")]
+EngineName = Annotated[
+    EngineChoice, typer.Option("--engine", help="What simulates; auto takes what fits best.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object.")]
+Page = Annotated[Path | None, typer.Option("--html", help="A file for a page with plots.")]
+
+
+def check_page(page: Path | None) -> None:
+    """Fail, before anything is simulated, if the page cannot be written; leave nothing behind."""
+    if page is None:
+        return
+    if page.is_dir() or not os.access(page if page.exists() else page.parent, os.W_OK):
+        raise ScenarioError(
+            f"the page {str(page)!r} cannot be written", hint="name a file in a folder that exists"
+        )
+
+
 _COLUMNS: Final[Mapping[str, OutputColumn]] = {
     "consumer": ("consumer", str),
     "query": ("query", str),
@@ -104,7 +163,10 @@ _COLUMNS: Final[Mapping[str, OutputColumn]] = {
 #: Those of vertices count the events that come to them, the others those that producers made.
 _VERTEX_COLUMNS: Final = {**_COLUMNS, "throughput": ("events/s", count_text)}
 
-_WORDS: Final = ("consumer", "query", "vertex", "kind", "vm")
+_WORDS: Final = (
+    *("consumer", "query", "vertex", "kind", "vm"),
+    *("machine", "mix", "quantity", "reason", "chosen"),
+)
 
 
 def result_tables(result: Result) -> dict[str, pa.Table]:
@@ -176,8 +238,11 @@ def json_text(value: Any) -> str:
     return json.dumps(_finite(value))
 
 
-def result_page(title: str, result: Result) -> str:
-    """Return a page with the tables of a result and its plots over time; it needs no network."""
+def result_page(title: str, result: Result, more: Iterable[str] = ()) -> str:
+    """Return a page with the tables of a result and its plots over time; it needs no network.
+
+    More tables, which are HTML, come first.
+    """
     scenario = result.layout.scenario
     queries, vms = len(scenario.queries), len(scenario.vms)
     summary = (
@@ -195,7 +260,7 @@ def result_page(title: str, result: Result) -> str:
         )
         for name, table in result_tables(result).items()
     ]
-    return plots_page(title, [summary], tables, plots_over_time(result))
+    return plots_page(title, [summary], [*more, *tables], plots_over_time(result))
 
 
 def plots_page(

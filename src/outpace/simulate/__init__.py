@@ -15,6 +15,9 @@
   with its vertices placed so; `place`: only the placement; `mean_rates`: the rates that it needs;
   `optimise`: search for the fewest VMs that do;
 - `plan`: how many instances a rate needs; `LatencyTarget`: what they must meet;
+  `plan_machines`: the cheapest machines; `what_if`: a table of rates, machines and instances;
+- `outcome_of`: a run in a few numbers; `repeat`: runs with other seeds, with intervals;
+- `from_query`: a scenario with the costs of a query, as measured;
 - `read_scenario`, `parse_scenario`, `write_scenario`, `scenario_text`: scenarios as TOML.
 """
 
@@ -33,7 +36,9 @@ from outpace.simulate.changes import (
 )
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
 from outpace.simulate.event_set import EventSet
+from outpace.simulate.from_query import from_query
 from outpace.simulate.generators import Bursty, Increasing, Poisson, RecordedTimes, Uniform
+from outpace.simulate.mix import MachineMix, MachinePlan, TypeCapacity, plan_machines
 from outpace.simulate.model import (
     BatchOperator,
     ConstantOutput,
@@ -48,6 +53,7 @@ from outpace.simulate.model import (
 )
 from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers
 from outpace.simulate.optimise import Optimum, optimise
+from outpace.simulate.outcome import Interval, Outcome, Repeated, outcome_of, repeat
 from outpace.simulate.placement import FirstFit, LoadBalanced, NetworkAware, place
 from outpace.simulate.placement_choice import Optimised, placed
 from outpace.simulate.placement_flow import mean_rates
@@ -69,6 +75,7 @@ from outpace.simulate.strategies import (
     UniformAllocation,
     WeightedAllocation,
 )
+from outpace.simulate.what_if import WhatIf, what_if
 
 __all__ = [
     "VM",
@@ -90,20 +97,25 @@ __all__ = [
     "HardwarePlan",
     "Host",
     "Increasing",
+    "Interval",
     "LatencyTarget",
     "LoadBalanced",
+    "MachineMix",
+    "MachinePlan",
     "MachineType",
     "MoveVertex",
     "NetworkAware",
     "OperatorModel",
     "Optimised",
     "Optimum",
+    "Outcome",
     "PairedOutput",
     "Poisson",
     "Producer",
     "QueryModel",
     "RandomFailures",
     "RecordedTimes",
+    "Repeated",
     "RestartVM",
     "Result",
     "Scenario",
@@ -113,20 +125,27 @@ __all__ = [
     "StartQuery",
     "StopQuery",
     "Tiers",
+    "TypeCapacity",
     "Uniform",
     "UniformAllocation",
     "WeightedAllocation",
+    "WhatIf",
     "WindowedOperator",
+    "from_query",
     "mean_rates",
     "optimise",
+    "outcome_of",
     "parse_catalogue",
     "parse_scenario",
     "place",
     "placed",
     "plan",
+    "plan_machines",
     "read_catalogue",
     "read_scenario",
+    "repeat",
     "scenario_text",
     "simulate",
+    "what_if",
     "write_scenario",
 ]

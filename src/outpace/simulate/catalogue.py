@@ -75,7 +75,7 @@ class MachineType:
         host
             The host that it must run on.
         """
-        return VM(name, self.mips, self.processors, host, self.memory, self.price)
+        return VM(name, self.mips, self.processors, host=host, memory=self.memory, price=self.price)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,12 @@ class Load:
     utilisation
         How much of the busiest VM is used.
     keeps_up, meets_target
-        Whether the latency does not grow, and whether it is also short enough.
+        Whether the latency does not grow, and whether it is also short enough and the memory is
+        enough.
+    loss
+        The greatest part, of any consumer, of what was on the way to it that was dropped.
+    memory
+        The greatest part of its memory that a VM needs; 0.0 where VMs do not say what they have.
     """
 
     instances: int
@@ -97,6 +102,8 @@ class Load:
     utilisation: float
     keeps_up: bool
     meets_target: bool
+    loss: float
+    memory: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +335,8 @@ class _Loads:
             found.utilisation,
             found.keeps_up,
             found.meets_target,
+            found.loss,
+            found.memory,
         )
 
     def on(self, rate: float, counts: Iterable[int]) -> tuple[Load, ...]:
@@ -353,6 +362,8 @@ class _Loads:
         utilisations = [u for u in result.vms()["utilisation"].to_pylist() if not math.isnan(u)]
         percentile = worst_percentile(result, self._target.percentile)
         kept = keeps_up(result)
+        used = zip(scenario.vms, result.vms()["memory_max"].to_pylist(), strict=True)
+        memory = max((size / vm.memory for vm, size in used if vm.memory), default=0.0)
         return Load(
             copies,
             len(scenario.vms),
@@ -363,8 +374,31 @@ class _Loads:
             min(consumers["throughput"].to_pylist()) * copies,
             max(utilisations, default=0.0),
             kept,
-            kept and percentile <= self._target.seconds,
+            kept and percentile <= self._target.seconds and memory <= 1.0,
+            max(consumers["loss"].to_pylist()),
+            memory,
         )
+
+
+def loads_of(
+    scenario: Scenario, target: LatencyTarget, engine: Engine | None = None
+) -> Callable[[float, int], Load]:
+    """Return a function that says what a rate does to a number of instances of a scenario."""
+    return _Loads(scenario, target, engine, lambda *_: None).load
+
+
+def explored(
+    scenario: Scenario,
+    target: LatencyTarget,
+    engine: Engine | None = None,
+) -> tuple[Callable[[float, int], Load], float, float]:
+    """Return the loads of a scenario, its knee, and the greatest rate at which it meets a target.
+
+    The latter is 0.0 if it never does.
+    """
+    loads = _Loads(scenario, target, engine, lambda *_: None)
+    knee = _knee(loads, scenario)
+    return loads.load, knee, _capacity(loads, knee)
 
 
 def _knee(loads: _Loads, scenario: Scenario) -> float:

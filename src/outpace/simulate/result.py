@@ -34,7 +34,7 @@ class Result:
     recording
         What the engine recorded.
     instances
-        From when on there were how many instances, where a rule scaled them; one otherwise.
+        Where a rule scaled them: from when on there were how many instances.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class Result:
 
     layout: Layout
     recording: Recording
-    instances: tuple[tuple[float, int], ...] = ((0.0, 1),)
+    instances: tuple[tuple[float, int], ...] = ()
 
     def latency(self, consumer: str) -> float:
         """Return the average latency of a consumer's events, in seconds; NaN without events.
@@ -224,13 +224,17 @@ class Result:
         )
 
     @property
+    def scaled(self) -> bool:
+        """Whether there are copies of all that the scenario has: `0/…`, `1/…`."""
+        return bool(self.instances)
+
+    @property
     def price(self) -> float:
         """What an hour of the VMs costs, on average over the run if instances come and go."""
-        ends = [*(time for time, _ in self.instances[1:]), self.layout.scenario.duration]
-        spans = [
-            (end - begin) * count for (begin, count), end in zip(self.instances, ends, strict=True)
-        ]
-        most = max(count for _, count in self.instances)
+        instances = self.instances or ((0.0, 1),)
+        ends = [*(time for time, _ in instances[1:]), self.layout.scenario.duration]
+        spans = [(end - begin) * count for (begin, count), end in zip(instances, ends, strict=True)]
+        most = max(count for _, count in instances)
         whole = sum(vm.price for vm in self.layout.scenario.vms)
         return whole / most * sum(spans) / self.layout.scenario.duration
 

@@ -31,7 +31,7 @@ def run_scaled(scenario: Scenario, run: Callable[[Scenario], Result]) -> Result:
     >>> scenario = Scenario((query,), (VM("worker", mips=100),), duration=120,
     ...                     scaling=Autoscaling(most=4, every=10, startup=5, above=0.8))
     >>> simulate(scenario).instances
-    ((0.0, 1), (15.0, 2), (40.0, 3))
+    ((0.0, 1), (15.0, 2), (35.0, 3))
     """
     rule = scenario.scaling
     assert rule is not None, "without a rule there is nothing to decide"

@@ -121,13 +121,20 @@ def parse_catalogue(text: str, where: str = "catalogue") -> Catalogue:
     return found
 
 
+def machines_of(path: str | Path) -> Catalogue | None:
+    """Return the types of machines that a scenario file has or names; None if there are none."""
+    place, text = read_text(path, "scenario")
+    document = parse_document(text, place.name)
+    return _ScenarioReader(document, text, place.name, place.parent).catalogue
+
+
 class _ScenarioReader(TomlValues):
     def __init__(
         self, document: dict[str, Any], text: str, where: str, folder: Path | None
     ) -> None:
         super().__init__(document, text, where)
         self._folder = folder
-        self._catalogue = self._machines()
+        self.catalogue = self._machines()
         self._cores = self._named_cores()
         self._shared = {
             table["id"]: number
@@ -182,11 +189,11 @@ class _ScenarioReader(TomlValues):
         """Give the table of a VM what its type of machine has; what it has itself is stronger."""
         place = (*path, "machine")
         name = self._scalar("str", table["machine"], place)
-        if self._catalogue is None:
+        if self.catalogue is None:
             hint = 'write [[machines]] with their names, or machines = "catalogue.toml"'
             raise self._error("the file has no types of machines", place, hint)
         try:
-            machine = self._catalogue.machine(name)
+            machine = self.catalogue.machine(name)
         except ScenarioError as error:
             raise self._error(error.message, place, error.hint) from None
         own = {key: value for key, value in table.items() if key != "machine"}
@@ -211,7 +218,7 @@ class _ScenarioReader(TomlValues):
         if raw is None:
             return None
         if not isinstance(raw, str):
-            table = {"machines": raw}
+            table = {"machines": raw, "currency": self._document.get("currency", "")}
             found: Catalogue = self.build(Catalogue, table, ())
             return found
         file = self._beside(raw, ("machines",), "catalogue")
@@ -230,7 +237,7 @@ class _ScenarioReader(TomlValues):
             cores[name] = float(self._scalar("float", raw, ("cores", name)))
             if not 0 < cores[name] < float("inf"):
                 raise self._error("the MIPS of a core are not above 0", ("cores", name))
-        machines = self._catalogue.machines if self._catalogue else ()
+        machines = self.catalogue.machines if self.catalogue else ()
         return cores or {machine.name: machine.mips for machine in machines}
 
     def _listed(self, name: str) -> list[Any]:

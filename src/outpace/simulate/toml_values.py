@@ -25,7 +25,7 @@ _INTEGER_LIMIT: Final = 2**63
 
 #: Keys of tables that are no fields of the value: what a reader makes fields of.
 BESIDES: Final[Mapping[str, tuple[str, ...]]] = {
-    "Scenario": ("vertices", "cores", "machines", "calibration"),
+    "Scenario": ("vertices", "cores", "machines", "currency", "calibration"),
     "VM": ("machine",),
     "RecordedTimes": ("file",),
 }
@@ -96,7 +96,8 @@ class TomlValues:
         allowed = (*known, *BESIDES.get(kind.__name__, ()))
         for key in table:
             if key not in allowed:
-                hint = did_you_mean(key, allowed) or f"known keys: {', '.join(allowed)}"
+                hint = did_you_mean(key, known) or did_you_mean(key, allowed)
+                hint = hint or f"known keys: {', '.join(allowed)}"
                 raise self._error(f"unknown key {key!r}", (*path, key), hint)
         arguments = {}
         for name, field in known.items():

@@ -9,7 +9,7 @@ from typing import Final
 from outpace.errors import ScenarioError, did_you_mean
 from outpace.pattern.duration import parse_duration
 
-_SIZES: Final = {
+_SIZES: Final[Mapping[str, int]] = {
     "B": 1,
     "bytes": 1,
     **{f"{prefix}B": 1000**power for power, prefix in enumerate(("k", "M", "G", "T"), start=1)},

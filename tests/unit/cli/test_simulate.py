@@ -71,7 +71,7 @@ def test_run_prints_the_numbers_of_the_result_as_json(scenario: Path) -> None:
     result = simulate(read_scenario(scenario))
     assert found["queries"] == result.queries().to_pylist()
     assert found["consumers"][0]["throughput"] == pytest.approx(100)
-    assert found["vms"] == [{"vm": "worker", "utilisation": 0.5}]
+    assert found["vms"] == [{"vm": "worker", "utilisation": 0.5, "memory_max": 0.0}]
     filtered = next(row for row in found["vertices"] if row["vertex"] == "filter")
     assert filtered["vm"] == "worker"
     assert filtered["processed"] == pytest.approx(2000)
@@ -346,3 +346,113 @@ def test_the_plot_of_a_plan_has_a_curve_for_each_number_of_instances_and_marks_k
     [target] = [note for note in plot.layout.annotations if note.text == "target"]
     assert target.y == pytest.approx(math.log10(500)), "on a logarithmic axis"
     assert {"knee of 1", "knee of 3", "knee of 4", "target", "asked for"} == set(texts)
+
+
+CATALOGUE = """\
+currency = "EUR"
+[[machines]]
+name = "small"
+mips = 1000
+price = 0.5
+failures_per_hour = 0.1
+repair = "6 min"
+[[machines]]
+name = "large"
+mips = 4000
+price = 1.8
+"""
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Path:
+    path = tmp_path / "machines.toml"
+    path.write_text(CATALOGUE, encoding="utf-8")
+    return path
+
+
+def test_a_plan_in_money_says_machines_and_price(scenario: Path, catalogue: Path) -> None:
+    page = scenario.with_name("mix.html")
+    options = ("--rate", 1000, "--p99", "2 s", "--catalogue", catalogue)
+    done = outpace("plan", scenario, *options, "--html", page)
+    assert done.exit_code == 0, done.output
+    assert "1 × small and 1 × large, for 2.3 EUR an hour" in done.stdout.replace("\n", " ")
+    text = page.read_text(encoding="utf-8")
+    assert "Frontier" in text
+    assert "1 × small and 1 × large" in text
+    assert 'src="http' not in text
+    found = printed_json("plan", scenario, *options, "--availability", 99.99)
+    assert found["best"]["availability"] >= 0.9999
+    assert found["best"]["price"] > 2.3
+    assert {one["machine"] for one in found["types"]} == {"small", "large"}
+
+
+def test_a_plan_in_money_that_cannot_be_met_ends_with_1(scenario: Path, catalogue: Path) -> None:
+    done = outpace("plan", scenario, "--rate", 1000, "--p99", "1 us", "--catalogue", catalogue)
+    assert done.exit_code == 1
+    assert "No machines of the catalogue give 1,000 events/s" in done.stdout
+
+
+def test_what_if_is_a_table_and_a_heat_map(scenario: Path, catalogue: Path) -> None:
+    page = scenario.with_name("map.html")
+    options = ("--rates", "100,300", "--instances", "1,2", "--catalogue", catalogue)
+    done = outpace("what-if", scenario, *options, "--html", page, "--p99", "1 s")
+    assert done.exit_code == 0, done.output
+    assert "large" in done.stdout
+    text = page.read_text(encoding="utf-8")
+    assert text.count('"heatmap"') >= 2
+    rows = printed_json("what-if", scenario, *options)["rows"]
+    assert len(rows) == 8
+    assert [row["keeps_up"] for row in rows] == [True, False] + 6 * [True]
+    own = printed_json("what-if", scenario, "--rates", 100)["rows"]
+    assert [(row["machine"], row["keeps_up"]) for row in own] == [("", True)]
+
+
+def test_two_scenarios_are_compared_side_by_side(scenario: Path) -> None:
+    other = scenario.with_name("twice.toml")
+    other.write_text(SCENARIO.replace("mips = 1000", "mips = 2000"), encoding="utf-8")
+    page = scenario.with_name("compared.html")
+    done = outpace("compare", scenario, other, "--html", page)
+    assert done.exit_code == 0, done.output
+    assert "−50 %" in done.stdout.replace("-50 %", "−50 %")
+    assert "twice.toml" in page.read_text(encoding="utf-8")
+    found = printed_json("compare", scenario, other)
+    whole = {row["quantity"]: row for row in found["whole"]}
+    used = whole["utilisation"]
+    assert used["second"]["mean"] == pytest.approx(used["first"]["mean"] / 2, rel=1e-6)
+    assert used["difference"]["mean"] == pytest.approx(-used["second"]["mean"], rel=1e-6)
+    assert [row["query"] for row in found["queries"]] == 4 * ["alarms"]
+
+
+def test_seeds_give_means_with_intervals(scenario: Path) -> None:
+    done = outpace("run", scenario, "--seeds", 3)
+    assert done.exit_code == 2
+    assert "nothing in the scenario is random" in done.output
+    text = SCENARIO.replace('"uniform", rate = 100', '"poisson", rate = 100, seed = 1')
+    scenario.write_text(text, encoding="utf-8")
+    rows = {row["quantity"]: row for row in printed_json("run", scenario, "--seeds", 3)["seeds"]}
+    assert rows["throughput"]["mean"] == pytest.approx(100, rel=0.1)
+    assert rows["throughput"]["half"] > 0
+    same = printed_json("compare", scenario, scenario, "--seeds", 3)["whole"]
+    # The same seeds on both sides, so that what differs is what was changed.
+    assert all(not row["difference"]["mean"] for row in same)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("what-if", "{}", "--rates", "x"), "not a list of numbers"),
+        (("what-if", "{}", "--rates", "-1"), "not numbers above 0"),
+        (
+            ("what-if", "{}", "--rates", "1", "--machines", "small"),
+            "there are no types of machines",
+        ),
+        (("plan", "{}", "--rate", "1", "--p99", "1 s", "--availability", "101"), "no types"),
+        (("compare", "{}", "none.toml"), "cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_such_options_ends_with_2(
+    scenario: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    done = outpace(*(argument.format(scenario) for argument in arguments))
+    assert done.exit_code == 2
+    assert said in done.output
