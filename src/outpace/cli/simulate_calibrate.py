@@ -27,6 +27,7 @@ from outpace.cli.simulate_output import (
     seconds_text,
     terminal,
 )
+from outpace.cli.top import metrics_at
 from outpace.errors import BindError
 from outpace.hosts.spark.session import CORES_MAX
 from outpace.pattern.duration import parse_duration
@@ -40,7 +41,9 @@ from outpace.simulate.calibration.procedure import (
     CalibrationResult,
     measure_costs,
 )
+from outpace.simulate.calibration.running import read_running, running_of
 from outpace.simulate.scenario import Scenario
+from outpace.simulate.scenario_text import scenario_text
 
 #: How long is measured, and with `--quick`.
 PACE: Final = CalibrationPace(warm=90.0, seconds=40.0, turns=2, full=6)
@@ -75,6 +78,16 @@ def calibrate(
     out: Annotated[Path, typer.Option(help="The scenario; with several, -NAME is added.")] = Path(
         "scenario.toml"
     ),
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--from-metrics",
+            help="A stream that ran: its metrics (URL or file), progress, or checkpoint.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--query", help="Which stream, if the metrics have several.")
+    ] = None,
     trigger: Annotated[str, typer.Option(help="The time between two batches.")] = "2 s",
     max_events: Annotated[
         int, typer.Option(min=1, max=10**10, help="The most events of a batch.")
@@ -89,18 +102,22 @@ def calibrate(
     quick: Annotated[bool, typer.Option("--quick", help="Measure for a short time.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
 ) -> None:
-    """Measure what a query costs on Spark, and write a scenario for the simulator."""
+    """Measure what a query costs on Spark, or read it from a stream that ran; write a scenario."""
     interval = parse_duration(trigger, where="--trigger").total_seconds()
     if interval <= 0:
         raise BindError("the time between two batches is not above 0", where="--trigger")
     speed = default_mips() if mips is None else mips
     if not 0 < speed < float("inf"):
         raise BindError(f"{speed} is no number of instructions", where="--mips")
+    if metrics is not None:
+        if query is not None or workload is not None or events is not None:
+            raise BindError("a stream that ran is not measured again", where="--from-metrics")
+        _from_metrics(metrics, name, cores, speed, out, as_json)
+        return
     subjects = _subjects(query, workload, events, out, interval, max_events, cores)
     paths = {one: _path(out, one, len(subjects)) for one in subjects}
     for path in paths.values():
-        if path.is_dir() or not path.parent.is_dir():
-            raise BindError(f"'{path}' cannot be written", where="--out", hint="name a file")
+        _check_out(path)
     settings = {one: setting_of(one, path.parent) for one, path in paths.items()}
     with measuring_session(cores) as session:
         for one, setting in settings.items():
@@ -117,6 +134,49 @@ def calibrate(
             lines = _comments(one, found, speed)
             paths[one].write_text(calibrated_text(scenario, one, lines), encoding="utf-8")
             _show(one, found, scenario, paths[one], as_json)
+
+
+def _from_metrics(
+    place: str, name: str | None, cores: int, mips: float, out: Path, as_json: bool
+) -> None:
+    """Write the scenario of a stream from what it left behind."""
+    _check_out(out)
+    if place.startswith(("http://", "https://")):
+        stream = running_of(metrics_at(place), place, name)
+    else:
+        stream = read_running(place, name)
+    costs, scenario = stream.costs(), stream.scenario(cores, mips)
+    lines = [
+        f"{stream.name}: what a stream on Spark costs, from {len(stream.batches):,} batches in "
+        f"{place}.",
+        f"A batch costs {seconds_text(costs.setup)} however few events it has, an event "
+        f"{seconds_text(costs.event)}{_hidden(costs.latency.exact)}, on {cores} cores of {mips:g} "
+        "million instructions a second.",
+        f"Selectivity: {count_text(stream.matches)} matches of {stream.events:,} events."
+        if stream.matches is not None
+        else "Selectivity: nothing says how many rows came out; 1 stands for what you know.",
+    ]
+    comments = "".join(f"# {line}\n" for line in lines)
+    out.write_text(f"{comments}\n{scenario_text(scenario)}", encoding="utf-8")
+    if as_json:
+        found = {
+            "query": stream.name,
+            "scenario": str(out),
+            "batches": len(stream.batches),
+            "setup": costs.setup,
+            "event": costs.event,
+            "events_per_s": costs.events_per_second,
+            "interval": stream.interval,
+            "selectivity": None if stream.matches is None else stream.matches / stream.events,
+        }
+        typer.echo(json_text(found))
+    else:
+        typer.echo("\n".join([*lines, f"The scenario: {out}"]))
+
+
+def _check_out(path: Path) -> None:
+    if path.is_dir() or not path.parent.is_dir():
+        raise BindError(f"'{path}' cannot be written", where="--out", hint="name a file")
 
 
 def _subjects(

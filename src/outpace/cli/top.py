@@ -81,11 +81,11 @@ def _write_lines(
 def _ask(urls: list[str] | None) -> list[dict[str, Any]]:
     """Return what the programs say that listen; where none is named, at least one has to."""
     if urls:
-        return [_answer(url) for url in urls]
+        return [metrics_at(url) for url in urls]
     answers = []
     for port in range(PORT, PORT + PORTS):
         try:
-            answers.append(_answer(f"http://127.0.0.1:{port}"))
+            answers.append(metrics_at(f"http://127.0.0.1:{port}"))
         except OutpaceError:
             continue
     if not answers:
@@ -97,7 +97,8 @@ def _ask(urls: list[str] | None) -> list[dict[str, Any]]:
     return answers
 
 
-def _answer(url: str) -> dict[str, Any]:
+def metrics_at(url: str) -> dict[str, Any]:
+    """Return what `op.spark.metrics.watch` serves at an address."""
     address = url.rstrip("/").removesuffix("/metrics").removesuffix("/metrics.json")
     if not address.startswith(("http://", "https://")):
         raise OutpaceError(f"'{url}' is no address", hint=f"write http://127.0.0.1:{PORT}")

@@ -29,7 +29,7 @@ def test_there_is_a_vertex_for_each_part_that_explain_does_not_leave_out() -> No
 
     assert {"reorderer", "splitter", "merger"} <= set(left_out(RISE).replace(",", "").split())
     assert vertices_of(RISE) == ["events", "match", "matches"]
-    windowed = RISE.windows(op.windows.count(50))
+    windowed = RISE.over(op.windows.count(50))
     assert vertices_of(windowed) == ["events", "splitter", "match", "merger", "matches"]
     late = windowed.disorder(op.KSlack(10))
     assert vertices_of(late)[1] == "reorderer"
@@ -61,7 +61,7 @@ def test_what_is_made_can_be_written_and_planned_with() -> None:
 
 
 def test_overlapping_windows_let_the_matcher_see_events_again() -> None:
-    sliding = RISE.windows(op.windows.count(100, slide=20))
+    sliding = RISE.over(op.windows.count(100, slide=20))
     scenario = from_query(sliding, DATA, seconds=0.01)
     ids = [vertex.id for vertex in scenario.queries[0].vertices]
     assert ids == ["events", "splitter", "match", "merger", "matches"]
