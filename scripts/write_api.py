@@ -1,16 +1,25 @@
-"""Write docs/reference/api.md: every public name with its parameters, from the docstrings.
+"""Write docs/reference/api.md, and the tables of scenario.md there, from the docstrings.
 
+The first has every public name with its parameters, the tables have every key of scenario files.
 Run it after a change of a public name or docstring: `.venv/bin/python scripts/write_api.py`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from outpace.simulate.catalogue import Catalogue
+from outpace.simulate.scenario import Scenario
+from outpace.simulate.scenario_text import KINDS, PLACEMENTS, TABLES
+from outpace.simulate.toml_values import BESIDES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "api.md"
 #: The public modules, as users write them.
@@ -30,6 +39,37 @@ MODULES = {
     "op.simulate": "outpace.simulate",
     "outpace.testing": "outpace.testing",
 }
+#: The page of the keys of scenario files, whose tables are made.
+SCENARIO_PAGE = PAGE.with_name("scenario.md")
+#: What the tables of scenario files mirror, by the names of the values.
+SCENARIO_VALUES: dict[str, type] = {
+    kind.__name__: kind
+    for kinds in (TABLES, PLACEMENTS, *KINDS.values())
+    for kind in (*kinds.values(), Scenario, Catalogue)
+}
+#: What keys hold that are no fields.
+_BESIDES = {
+    ("Scenario", "vertices"): ("list of vertices", "Vertices that queries name by their ids."),
+    ("Scenario", "cores"): ("table", "The MIPS of cores, by the names that costs give them."),
+    ("Scenario", "machines"): ("list, or text", "Types of machines, or a catalogue's file."),
+    ("Scenario", "currency"): ("text", "What the prices of these types are in."),
+    ("Scenario", "calibration"): ("table", "What `calibrate` measured; the simulator skips it."),
+    ("VM", "machine"): ("text", "A type of machine, whose values hold unless others are written."),
+    ("RecordedTimes", "file"): ("text", "In the place of times: a file with one in each line."),
+}
+_HOLDS = {
+    "Seconds": "duration",
+    "Bytes": "size",
+    "Instructions": "cost",
+    "float": "number",
+    "int": "whole number",
+    "str": "text",
+    "Sharing": "text",
+    "Overflow": "text",
+    "Mapping[str, str]": "table, or a strategy",
+}
+#: A comment that names a table, and the table below it.
+_PLACE = re.compile(r"(?<=^<!-- keys: )(\w+)( -->\n)(?:\|.*\n)*", re.MULTILINE)
 _HEAD = """# Python API
 
 Every public name; `op` is `import outpace as op`. `scripts/write_api.py` makes this page from the
@@ -48,6 +88,60 @@ def written() -> str:
         parts.append(f"## {prefix}\n")
         parts += [_entry(f"{prefix}.{name}", value) for name, value in values.items()]
     return "\n".join(parts)
+
+
+def scenario_written(page: str) -> str:
+    """Return the page of scenario files with the tables that the docstrings give."""
+    return _PLACE.sub(lambda place: place[1] + place[2] + _keys(place[1]), page)
+
+
+def _keys(name: str) -> str:
+    """Return the table of the keys of a value."""
+    kind: Any = SCENARIO_VALUES[name]
+    rows = [("key", "holds", "without it", ""), ("---",) * 4]
+    for field in dataclasses.fields(kind):
+        rows.append(
+            (f"`{field.name}`", _holds(str(field.type)), _default(field), _about(kind, field.name))
+        )
+    for key in BESIDES.get(name, ()):
+        rows.append((f"`{key}`", _BESIDES[name, key][0], "", _BESIDES[name, key][1]))
+    lines = ("| " + " | ".join(map(_cell, row)) + " |\n" for row in rows)
+    return "".join(line.replace("|  |", "| |").replace("|  |", "| |") for line in lines)
+
+
+def _holds(annotation: str) -> str:
+    inner = annotation.removesuffix(" | None")
+    if inner.startswith("tuple["):
+        return f"list: {_holds(inner.removeprefix('tuple[').removesuffix(', ...]'))}"
+    if inner in _HOLDS:
+        return _HOLDS[inner]
+    if inner in KINDS:
+        return ", ".join(f"`{name}`" for name in KINDS[inner])
+    return f"table ({inner})"
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+        return "an error"
+    value = field.default
+    if value is dataclasses.MISSING:
+        value = field.default_factory() if callable(field.default_factory) else None
+    for kinds in KINDS.values():
+        for name, kind in kinds.items():
+            if type(value) is kind:
+                return f"`{name}`"
+    if value is None or value in ((), {}):
+        return ""
+    return f"`{json.dumps(value) if isinstance(value, str) else f'{value:g}'}`"
+
+
+def _about(kind: Any, name: str) -> str:
+    """Return what a docstring says of a parameter, also where it names another class for it."""
+    for names, about in _documented(kind):
+        if name in _names(names):
+            other = re.fullmatch(r"As for `(\w+)`\.", about)
+            return about if other is None else _about(SCENARIO_VALUES[other[1]], name)
+    return ""
 
 
 def undocumented() -> dict[str, list[str]]:
@@ -200,3 +294,5 @@ def _cell(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(written(), encoding="utf-8")
+    page = SCENARIO_PAGE.read_text(encoding="utf-8")
+    SCENARIO_PAGE.write_text(scenario_written(page), encoding="utf-8")

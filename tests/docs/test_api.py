@@ -1,5 +1,6 @@
 """The page of the Python API is what the docstrings give, and leaves no public name out."""
 
+import dataclasses
 import importlib
 import runpy
 from pathlib import Path
@@ -22,6 +23,17 @@ def test_the_page_is_what_the_docstrings_give() -> None:
                 assert f"## {prefix}.{public}\n" in page
             else:
                 assert f"### `{prefix}.{public}`\n" in page
+
+
+def test_the_keys_of_scenario_files_are_what_the_docstrings_give() -> None:
+    script = runpy.run_path(str(SCRIPT))
+    page = script["SCENARIO_PAGE"].read_text(encoding="utf-8")
+    assert page == script["scenario_written"](page), f"run {SCRIPT.name}"
+    for name, kind in script["SCENARIO_VALUES"].items():
+        if dataclasses.fields(kind):
+            assert f"<!-- keys: {name} -->" in page
+    for kinds in (*script["KINDS"].values(), script["PLACEMENTS"]):
+        assert all(f"`{name}`" in page for name in kinds)
 
 
 def test_every_argument_of_a_public_name_is_documented() -> None:
