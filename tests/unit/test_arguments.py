@@ -124,6 +124,17 @@ SIMULATED: dict[Callable[..., object], dict[str, Any]] = {
     sim.RecordedTimes: {"times": (1.0, 2.0)},
     sim.ConstantOutput: {"events": 1},
     sim.ShareOutput: {"share": 0.5},
+    sim.MachineType: {
+        "name": "a",
+        "mips": 1,
+        "processors": 1,
+        "memory": 1,
+        "price": 1,
+        "failures_per_hour": 1,
+        "repair": 1,
+    },
+    sim.Autoscaling: {"most": 2, "least": 1, "above": 0.5, "below": 0.1, "every": 1, "step": 1},
+    sim.RandomFailures: {"at": 1, "vm": "a", "per_hour": 1, "repair": 1, "seed": 1},
     sim.Producer: {"id": "a", "generator": sim.Uniform(1), "instructions": 1, "queue": 1},
     sim.OperatorModel: {"id": "a", "instructions": 1, "queue": 1},
     sim.Consumer: {"id": "a", "instructions": 1, "queue": 1},
@@ -399,6 +410,27 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "simulate.plan": (
         sim.plan,
         {"scenario": scenario(), "rate": 10.0, "target": sim.LatencyTarget(1.0)},
+    ),
+    "simulate.plan_machines": (
+        sim.plan_machines,
+        {
+            "scenario": scenario(),
+            "rate": 10.0,
+            "target": sim.LatencyTarget(1.0),
+            "catalogue": sim.Catalogue((sim.MachineType("a", mips=1),)),
+            "availability": 0.5,
+        },
+    ),
+    "simulate.what_if": (
+        sim.what_if,
+        {"scenario": scenario(), "rates": [1.0], "instances": [1], "machines": []},
+    ),
+    "simulate.repeat": (sim.repeat, {"scenario": scenario(), "seeds": 1}),
+    "simulate.parse_catalogue": (sim.parse_catalogue, {"text": "machines = []"}),
+    "simulate.read_catalogue": (sim.read_catalogue, {"path": "a"}),
+    "simulate.from_query": (
+        lambda **given: sim.from_query(**given, seconds=0.001),
+        {"query": RISE, "data": TABLE, "piece": 10, "mips": 1.0, "rate": 1.0},
     ),
     "simulate.optimise": (
         sim.optimise,

@@ -24,6 +24,7 @@
 from __future__ import annotations
 
 from outpace.simulate.autoscaling import Autoscaling
+from outpace.simulate.calibration.from_query import from_query
 from outpace.simulate.catalogue import Catalogue, MachineType
 from outpace.simulate.changes import (
     FailVM,
@@ -36,7 +37,6 @@ from outpace.simulate.changes import (
 )
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
 from outpace.simulate.event_set import EventSet
-from outpace.simulate.from_query import from_query
 from outpace.simulate.generators import Bursty, Increasing, Poisson, RecordedTimes, Uniform
 from outpace.simulate.mix import MachineMix, MachinePlan, TypeCapacity, plan_machines
 from outpace.simulate.model import (

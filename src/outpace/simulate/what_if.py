@@ -86,9 +86,9 @@ def what_if(
     """
     an_instance(scenario, Scenario, "a scenario", error=ScenarioError)
     an_instance(target, LatencyTarget, "a LatencyTarget", error=ScenarioError)
-    rates = checked(list(rates), tuple[float, ...], "rates")
-    instances = checked(list(instances), tuple[int, ...], "numbers of instances")
-    machines = checked(list(machines), tuple[MachineType, ...], "machines")
+    rates = checked(rates, tuple[float, ...], "rates")
+    instances = checked(instances, tuple[int, ...], "numbers of instances")
+    machines = checked(machines, tuple[MachineType, ...], "machines")
     if not rates or not all(0 < rate < float("inf") for rate in rates):
         raise ScenarioError(f"the rates are not numbers above 0: {list(rates)}")
     if not instances or not all(1 <= count <= INSTANCES_MAX for count in instances):

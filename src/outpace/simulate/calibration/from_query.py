@@ -41,6 +41,9 @@ from outpace.simulate.scenario import Scenario
 #: The first time that the data go through counts for nothing: the matcher is compiled then.
 _PASSES_MIN: Final = 3
 
+#: How long may be measured.
+_SECONDS_MAX: Final = 600.0
+
 #: The rate of the producer, as a part of what a core can do.
 _WRITTEN_AT: Final = 0.5
 
@@ -108,6 +111,8 @@ def from_query(
     checked_query(query)
     count = a_whole_number(piece, "the number of events at a time", least=1, error=ScenarioError)
     seconds = a_number(seconds, "how long is measured", above=0, error=ScenarioError)
+    if not seconds <= _SECONDS_MAX:
+        raise ScenarioError(f"measuring takes at most {_SECONDS_MAX:g} s, not {seconds:g}")
     mips = a_number(mips, "the mips", above=0, error=ScenarioError)
     if rate is not None:
         rate = a_number(rate, "the rate", above=0, error=ScenarioError)
@@ -117,11 +122,11 @@ def from_query(
     disorder = None
     if query.order_of_arrival is not None:
         disorder = bind_disorder(query, table.schema)
-    elif query.order:
-        table = table.sort_by(
-            [(o.column, "descending" if o.descending else "ascending") for o in query.order]
-        )
     spec = OperatorSpec(query, table.schema, disorder=disorder)
+    ordered = spec.bound.order_by  # Names that the data lack are an error of the query's.
+    if disorder is None and ordered:
+        directions = {True: "descending", False: "ascending"}
+        table = table.sort_by([(one.column, directions[one.descending]) for one in query.order])
     passes = [_measured(spec, table, count)]
     begin = time.perf_counter()
     while len(passes) <= _PASSES_MIN or time.perf_counter() - begin < seconds:
