@@ -238,6 +238,7 @@ class EventStretches(Stateful, Generic[Mark]):
             "first": self._stretches[0].bound,
             "oldest": self.oldest,
             "next": self._next,
+            "sure": sum(stretch.sure for stretch in self._stretches),
             "used": self._used,
         }
         table = pa.concat_tables([self._rows.empty_table(), *rows])
@@ -255,5 +256,7 @@ class EventStretches(Stateful, Generic[Mark]):
         stretch = Stretch(oldest, base, integer(header, "first"))
         self.bound = integer(header, "bound")
         stretch.rows, stretch.size = [rows], rows.num_rows
+        # Older states do not say it.
+        stretch.sure = integer({"sure": 0, **header}, "sure", range(rows.num_rows + 1))
         self._size = rows.num_rows
         self._stretches = [stretch]

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.speculate.stretches import EventStretches
-from outpace.pattern.checkpoints import CheckpointModel, Every, LeastWork
+from outpace.pattern.checkpoints import CheckpointModel, CheckpointWork, Every, LeastWork
 
 ROWS = pa.schema([("ts", pa.int64())])
 
@@ -105,3 +105,21 @@ def test_it_goes_on_where_it_was_saved() -> None:
     assert other.go_back(times(2))["ts"].to_pylist() == [1, 2, 3]
     assert other.last[0] == "begin again"
     assert other.mark("next") == 2
+
+
+def test_what_was_certain_of_the_open_stretch_is_still_known_when_it_goes_on() -> None:
+    class Asked(Every):
+        """Notes what it was asked."""
+
+        def interval(self, work: CheckpointWork) -> int:
+            asked.append((work.since, work.certain))
+            return self.events
+
+    asked: list[tuple[int, int]] = []
+    kept, other = made(Asked(100)), made(Asked(100))
+    kept.mark("begin")
+    kept.take(times(1, 2, 3, 4), 4, 3)
+    other.restore(kept.state(), "begin again")
+    for one in (kept, other):
+        begins(one, 5, 6)
+    assert asked == [(4, 2)] * 2
