@@ -37,8 +37,6 @@ class CheckpointWork:
     missed
         Which part of the events between two checkpoints it went back behind, recently, though
         they lay before the late one.
-    used
-        Which part of all checkpoints it went back to.
 
     Examples
     --------
@@ -55,7 +53,6 @@ class CheckpointWork:
     checkpoint: float = 1e-3
     apart: float = 1e6
     missed: float = 0.5
-    used: float = 0.0
 
 
 class CheckpointModel(ABC):

@@ -78,7 +78,7 @@ class EventStretches(Stateful, Generic[Mark]):
     def __init__(self, rows: pa.Schema, time: str, model: CheckpointModel | None = None) -> None:
         self._rows, self._time, self._model = rows, time, model or LeastWork()
         self._stretches: list[Stretch[Mark]] = []
-        self._size = self._next = self._used = 0
+        self._size = self._next = 0
         #: What going back costs, as far as somebody measures it.
         self.work = WorkEstimate()
         #: All that went on lies before this time, and time has not come further.
@@ -133,9 +133,9 @@ class EventStretches(Stateful, Generic[Mark]):
 
     def _interval(self, since: int, coming: int, sure: int) -> int:
         """Return how many rows a stretch should have: see `CheckpointWork`."""
-        work, used = self.work, self._used / max(1, self._next)
+        work = self.work
         known = CheckpointWork(
-            since, coming, sure, self._size, *work.costs, work.apart, work.missed, used
+            since, coming, sure, self._size, *work.costs, work.apart, work.missed
         )
         try:
             interval = plain(self._model.interval(known))
@@ -215,7 +215,6 @@ class EventStretches(Stateful, Generic[Mark]):
         first.idle = since[0].idle
         self._stretches.append(first)
         self.bound = first.bound
-        self._used += 1
         self._size -= sum(stretch.size for stretch in since)
         before = sum(int(np.searchsorted(self.times(rows), time)) for rows in since[0].rows)
         self.work.go_back(before / max(1, since[0].size))
@@ -239,7 +238,6 @@ class EventStretches(Stateful, Generic[Mark]):
             "oldest": self.oldest,
             "next": self._next,
             "sure": sum(stretch.sure for stretch in self._stretches),
-            "used": self._used,
         }
         table = pa.concat_tables([self._rows.empty_table(), *rows])
         return State(numbers, [table.combine_chunks()], {"work": self.work.state()})
@@ -249,8 +247,7 @@ class EventStretches(Stateful, Generic[Mark]):
         header, (rows,) = state.content(1)
         rows = typed(rows, self._rows)
         require(not rows.column(self._time).null_count, "an event has no time")
-        names = ("oldest", "next", "used")
-        oldest, self._next, self._used = (integer(header, name, NATURAL) for name in names)
+        oldest, self._next = (integer(header, name, NATURAL) for name in ("oldest", "next"))
         self.work.restore(state.part("work"))
         require(oldest < self._next, "marks are not in their order")
         stretch = Stretch(oldest, base, integer(header, "first"))
