@@ -4,7 +4,7 @@
                                      ^ go back    * late              ^ now
 
 Matches are kept by the mark behind which they came out. When the operator goes back to a mark (see
-`retained`), the matches that came out since are compared with those that are found once more, by
+`stretches`), the matches that came out since are compared with those that are found once more, by
 their ids: a match that is no longer found is taken back, a new one comes out. A match is certain
 once nothing can come any more before the time that had passed when it was found.
 
