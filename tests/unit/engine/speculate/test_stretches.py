@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 
@@ -72,16 +74,20 @@ def test_no_mark_lies_among_what_is_certain() -> None:
 
 
 def test_large_histories_have_few_marks() -> None:
-    kept = made(LeastWork(most=16))
+    kept = made(LeastWork(share=1, most=16))
     kept.work.take(1000)
     kept.work.measured(1000.0)  # An event takes so long that a checkpoint is nothing beside it.
-    marks = 0
-    for time in range(3000):
+    nearest, last = 1 / (16 * math.sqrt(2)), 0
+    for time in range(6000):
         if begins(kept, time):
+            assert time - last >= nearest * len(kept)
             kept.mark(str(time))
-            marks += 1
+            last = time
         kept.take(times(time), time, NO_TIME)
-    assert marks < 150
+        kept.forget(time - 2000)
+        if time > 4500:
+            # No more of them become kept; those that lie nearer are forgotten.
+            assert 16 <= kept.newest - kept.oldest <= 1 / nearest + 1
 
 
 def test_partitions_forgotten_before_a_mark_are_told_to_it() -> None:
