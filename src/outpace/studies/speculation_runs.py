@@ -196,6 +196,16 @@ class SpeculationRun:
     costs: MeasuredCosts = field(default_factory=MeasuredCosts)
     matches: list[pa.Table] = field(default_factory=list)
 
+    @staticmethod
+    def begun(
+        stream: pa.Table, rate: float, *, costs: MeasuredCosts | None = None
+    ) -> SpeculationRun:
+        """Return a run of which nothing is done yet: so many of the events come in a second."""
+        count = stream.num_rows
+        arrived, nothing = np.empty(count), np.full(count, np.nan)
+        arrived[as_integers(stream.column("ts")) // APART] = np.arange(1, count + 1) / rate
+        return SpeculationRun(arrived, nothing, nothing.copy(), costs=costs or MeasuredCosts())
+
     @property
     def throughput(self) -> float:
         """Events in a second."""
@@ -247,13 +257,10 @@ class VirtualHost:
         self._instances = [Instance(spec) for _ in range(setting.instances)]
         count = stream.num_rows
         self._times = as_integers(stream.column("ts"))
-        self._arrivals = np.arange(1, count + 1) / setting.rate
-        arrived = np.empty(count)
-        arrived[self._times // APART] = self._arrivals
-        nothing = np.full(count, np.nan)
-        self.run = SpeculationRun(arrived, nothing, nothing.copy(), costs=costs or MeasuredCosts())
+        self.run = SpeculationRun.begun(stream, setting.rate, costs=costs)
+        self._arrivals = self.run.arrived[self._times // APART]
         #: When events were certain, and when instances had done them last.
-        self._sure, self._done = nothing.copy(), nothing.copy()
+        self._sure, self._done = np.full(count, np.nan), np.full(count, np.nan)
         self._certain = 0
         #: Which events have gone on.
         self._gone = np.zeros(count, np.bool_)
