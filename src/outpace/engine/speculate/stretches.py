@@ -143,6 +143,7 @@ class EventStretches(Stateful, Generic[Mark]):
             raise DataError(
                 f"{type(self._model).__name__}.interval failed",
                 detail=f"{type(error).__name__}: {error}",
+                hint="mend it, or take a model of op.checkpoints",
             ) from error
         if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
             name = type(self._model).__name__

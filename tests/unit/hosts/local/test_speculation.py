@@ -235,7 +235,7 @@ def test_a_model_that_fails_is_named() -> None:
             return work.since // (work.since - work.since)
 
     stream = op.open(rises(alpha=0, checkpoints=Failing()))
-    with pytest.raises(DataError, match=r"Failing.interval failed\n  ZeroDivisionError: "):
+    with pytest.raises(DataError, match=r"(?s)Failing.interval failed\n  ZeroDiv.*mend it"):
         stream.push(rows((1, 1), (2, 2)))
     assert "checkpoints=Failing()" in rises(alpha=0, checkpoints=Failing()).to_python()
 
