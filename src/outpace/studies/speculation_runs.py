@@ -54,6 +54,8 @@ from outpace.pattern.disorder import Disorder
 from outpace.pattern.query import Query
 from outpace.studies.speculation_stream import APART, loads_of, sequence_query
 
+#: What is compared.
+K_SLACK, SPECULATION = "K-slack", "speculation"
 #: What an instance does for an event of a window, in seconds (section 7.6.1).
 LOAD_S: Final = 100e-6
 #: The host takes what came in so long, in seconds.
@@ -144,11 +146,6 @@ class RunSetting:
     rate: float
 
     @property
-    def able(self) -> float:
-        """The events in a second that instances could do if nothing took time but their load."""
-        return self.instances * self.slide / self.size / LOAD_S
-
-    @property
     def query(self) -> Query:
         """The query."""
         return sequence_query(self.size, self.slide, self.instances).disorder(self.disorder)
@@ -157,6 +154,15 @@ class RunSetting:
         """Return the operator."""
         query = self.query
         return OperatorSpec(query, schema, disorder=bind_disorder(query, schema)).shared
+
+
+def able_rate(size: int, slide: int, instances: int) -> float:
+    """Return the events in a second that instances could do if nothing took time but their load.
+
+    >>> able_rate(1000, 100, 2) == 0.2 / LOAD_S
+    True
+    """
+    return instances * slide / size / LOAD_S
 
 
 @dataclass
