@@ -108,7 +108,7 @@ def test_both_have_what_all_changes_leave_and_take_a_batch_once(
     assert versions == ["000000000001", "000000000003"], "the last one stays for its readers"
     with pytest.raises(op.StateError, match="batch 1 cannot be written after batch 3"):
         sinks[1](changes(spark), 1)
-    with pytest.raises(op.StateError, match="the last one"):
+    with pytest.raises(op.StateError, match="the folder is that of the stream 's'"):
         op.spark.current.writer(folder, stream="other")(changes(spark), 4)
 
 
@@ -132,6 +132,9 @@ def test_rows_that_do_not_tell_changes_are_refused(
     ]
     with pytest.raises(op.DataError, match="holds something else"):
         op.spark.current.writer(tmp_path, stream="s")(changes(spark), 0)
+    (tmp_path / "present" / "_outpace.json").write_text("{")
+    with pytest.raises(op.StateError, match=r"(?s)is not whole.*name a new folder and"):
+        to_folder(changes(spark), 2)
     with pytest.raises(op.DataError, match="has no links"):
         op.spark.current.writer("s3://bucket/present")
 

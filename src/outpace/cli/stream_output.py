@@ -27,6 +27,7 @@ from outpace.cli.run_output import check_writable
 from outpace.cli.stream_input import spark_path
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
 from outpace.files.small_file import read_small
+from outpace.hosts.local.current import says_certain
 from outpace.pattern.bound import CONFIRMED, DIFF
 from outpace.report.table import FittedTable
 
@@ -163,16 +164,20 @@ def _in_words(rows: pa.Table) -> pa.Table:
 
     >>> _in_words(told.drop_columns(["confirmed"]))["match"].to_pylist()
     ['current', 'current', 'retracted']
+    >>> _in_words(pa.table({"confirmed": [7], "diff": [1]})).to_pylist()
+    [{'match': 'current', 'confirmed': 7}]
     """
     come = [_CURRENT] * rows.num_rows
-    if CONFIRMED in rows.column_names:
+    told = [DIFF]
+    if says_certain(rows.schema):
+        told.append(CONFIRMED)
         sure = rows.column(CONFIRMED).to_pylist()
         come = [_CONFIRMED if certain else _TENTATIVE for certain in sure]
     words = [
         _RETRACTED if diff < 0 else word
         for diff, word in zip(rows.column(DIFF).to_pylist(), come, strict=True)
     ]
-    kept = [name for name in rows.column_names if name not in (DIFF, CONFIRMED)]
+    kept = [name for name in rows.column_names if name not in told]
     return rows.select(kept).add_column(0, "match", pa.array(words, pa.string()))
 
 

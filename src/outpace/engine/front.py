@@ -112,7 +112,7 @@ class Front(Stateful):
 
     CHANGED = (
         *("intake", "_numbers", "_splitter", "_schedule", "_unanswered", "_loads"),
-        *("_retained", "_standings"),
+        *("_stretches", "_standings"),
     )
 
     def __init__(
@@ -136,10 +136,10 @@ class Front(Stateful):
         self._unanswered = [0] * (spec.instances or 1)
         self._loads = [0] * (spec.instances or 1)
         #: What went on within the horizon, where late events correct what came of it.
-        self._retained: EventStretches[Front] | None = None
+        self._stretches: EventStretches[Front] | None = None
         if spec.disorder is not None and spec.corrects:
             model = dict(spec.disorder.settings).get("checkpoints")
-            self._retained = EventStretches(spec.events, spec.disorder.time, model)
+            self._stretches = EventStretches(spec.events, spec.disorder.time, model)
         self._standings = Standings(len(self._loads))
         #: What it did so that late events correct what came out: back and instances count theirs.
         self.changes = ChangeCounters()
@@ -197,17 +197,17 @@ class Front(Stateful):
     @property
     def oldest(self) -> int | None:
         """The number of the oldest mark that it may go back to; None where there is none."""
-        retained = self._retained
-        return retained.oldest if retained is not None and retained.begun else None
+        stretches = self._stretches
+        return stretches.oldest if stretches is not None and stretches.begun else None
 
     @property
     def base(self) -> Front | None:
         """The front, behind the order, as it stood at the oldest mark; None where there is none."""
-        retained = self._retained
-        if retained is None or not retained.begun:
+        stretches = self._stretches
+        if stretches is None or not stretches.begun:
             return None
         twin = self.twin()
-        twin._rewind(*retained.base)
+        twin._rewind(*stretches.base)
         return twin
 
     def step(self, message: _FrontInput) -> list[Move]:
@@ -229,7 +229,7 @@ class Front(Stateful):
                 self._lost, self._unanswered = True, [0] * len(self._unanswered)
                 return []
             case TurnEnded():
-                begun = self._retained is None or self._retained.begun
+                begun = self._stretches is None or self._stretches.begun
                 return [*self._told_to_all()] if begun and not self._ended else []
             case BatchBegun():
                 self.intake.waits.forget()
@@ -255,15 +255,15 @@ class Front(Stateful):
         if self._ended:
             raise DataError("the matcher is finished", hint="open a new one for more input")
         certain, order = self.certain, self.intake.order
-        if self._retained is not None and order.memory is not None:
-            order.room = max(0, order.memory - self._retained.uncertain(certain))
+        if self._stretches is not None and order.memory is not None:
+            order.room = max(0, order.memory - self._stretches.uncertain(certain))
         self._untaken, full = None, order.times_full
         whole = isinstance(message, TableArrived)
         if isinstance(message, TableArrived):
             message = EventsArrived(message.rows)
         released = self.intake.take(message)
-        if self._retained is not None and isinstance(message, EventsArrived) and message.load:
-            self._retained.work.measured(message.load.worked)
+        if self._stretches is not None and isinstance(message, EventsArrived) and message.load:
+            self._stretches.work.measured(message.load.worked)
         self._lost = not self.intake.in_order
         ended = whole or (isinstance(message, SourceEnded) and message.source is None)
         said: list[Move] = [*self.intake.aside(released)]
@@ -285,7 +285,7 @@ class Front(Stateful):
             said += self._blocks(released, ended=False)
             released = replace(released, rows=self._nothing)
         said += self._blocks(released, ended=ended)
-        if self._retained is not None:
+        if self._stretches is not None:
             sent = sum(isinstance(one, Deliver) for one in said)
             self.changes = self.changes.plus(
                 deliveries=sent, redeliveries=sent * goes_back, full=order.times_full - full
@@ -295,15 +295,15 @@ class Front(Stateful):
 
     def _go_back(self, late: pa.Table) -> tuple[list[Move], pa.Table]:
         """Go back before late events, say so, and return what goes on again, they among it."""
-        retained = self._retained
-        assert retained is not None
-        said: list[Move] = [] if retained.begun else [self._mark(retained)]
+        stretches = self._stretches
+        assert stretches is not None
+        said: list[Move] = [] if stretches.begun else [self._mark(stretches)]
         late = late.select(self._spec.events.names)
-        rows = retained.go_back(late)
+        rows = stretches.go_back(late)
         self.changes = self.changes.plus(rollbacks=1, replayed=rows.num_rows)
-        self._rewind(*retained.last)
-        self._standings.go_back(retained.newest)
-        said.append(WentBack(retained.newest))
+        self._rewind(*stretches.last)
+        self._standings.go_back(stretches.newest)
+        said.append(WentBack(stretches.newest))
         return said, self._in_place(pa.concat_tables([rows, late]))
 
     def _in_place(self, rows: pa.Table) -> pa.Table:
@@ -325,7 +325,7 @@ class Front(Stateful):
     @property
     def work(self) -> tuple[float, float]:
         """Seconds that an event takes, and a checkpoint; 0 where nobody has measured it."""
-        work = None if self._retained is None else self._retained.work
+        work = None if self._stretches is None else self._stretches.work
         return work.costs if work is not None and work.is_known else (0.0, 0.0)
 
     @property
@@ -363,8 +363,8 @@ class Front(Stateful):
                 hint="let the operator take TurnEnded, and carry its deliveries, before you save",
             )
         parts = {"intake": self.intake.state(), **self.mark_state().parts}
-        if self._retained is not None and (base := self.base) is not None:
-            parts |= {"retained": self._retained.state(), "base": base.mark_state()}
+        if self._stretches is not None and (base := self.base) is not None:
+            parts |= {"retained": self._stretches.state(), "base": base.mark_state()}
         numbers: dict[str, object] = {"ended": self._ended}
         if self._schedule is not None:
             numbers["scheduler"] = _name_of(self._scheduler)
@@ -412,20 +412,20 @@ class Front(Stateful):
         if self._schedule is not None:
             self._check_scheduler(state)
         self.restore_mark(state)
-        if self._retained is not None and "retained" in state.parts:
+        if self._stretches is not None and "retained" in state.parts:
             base = Front(self._spec, self._place, self._block_size)
             base.restore_mark(state.part("base"))
-            self._retained.restore(state.part("retained"), base)
+            self._stretches.restore(state.part("retained"), base)
         if self._schedule is not None:
             self._restore_loads(state)
 
-    def _mark(self, retained: EventStretches[Front]) -> MarkSet:
+    def _mark(self, stretches: EventStretches[Front]) -> MarkSet:
         """Note where it stands behind the order, and let instances do so."""
         twin = self.twin()
         # It is not asked for more than where it stood.
-        twin._retained = None
+        twin._stretches = None
         twin._rewind(self, [])
-        number = retained.mark(twin)
+        number = stretches.mark(twin)
         parts = (twin._numbers, twin._splitter, twin._schedule)
         copied = sum(one.copied_bytes for one in parts if one is not None)
         self.changes = self.changes.plus(checkpoints=1, checkpoint_bytes=copied)
@@ -494,14 +494,14 @@ class Front(Stateful):
     ) -> Iterator[MarkSet | Deliver | Routed]:
         """Let events go on in blocks, and time with the last of them."""
         rows, certain = released.rows.select(self._spec.events.names), self.certain
-        retained, limit = self._retained, self._block_size
-        marks = retained is not None and not retained.begun
-        if limit is not None or retained is not None:
+        stretches, limit = self._stretches, self._block_size
+        marks = stretches is not None and not stretches.begun
+        if limit is not None or stretches is not None:
             rows = as_table(rows)
-            times = None if retained is None else retained.times(rows)
+            times = None if stretches is None else stretches.times(rows)
             while size := rows.num_rows:
-                if retained is not None and times is not None:
-                    marks, size = retained.place_mark(times, certain)
+                if stretches is not None and times is not None:
+                    marks, size = stretches.place_mark(times, certain)
                 if limit is not None:
                     size = min(size, limit(rows))
                 if size >= rows.num_rows:
@@ -509,10 +509,10 @@ class Front(Stateful):
                 piece, now = rows.slice(0, size), int(NO_TIME)
                 yield from self._route(piece, now, certain, marks=marks, ended=False, more=True)
                 rows, times = rows.slice(size), None if times is None else times[size:]
-            if retained is not None and times is not None and len(times):
+            if stretches is not None and times is not None and len(times):
                 # Time may go on beyond these rows, to where others may come that go back there.
                 early = times[-1] < certain < released.watermark
-                if early and retained.ends_stretch(times, marks=marks):
+                if early and stretches.ends_stretch(times, marks=marks):
                     now = int(NO_TIME)
                     yield from self._route(rows, now, certain, marks=marks, ended=False, more=True)
                     rows, marks = self._nothing, True
@@ -529,12 +529,12 @@ class Front(Stateful):
         ended: bool,
         more: bool,
     ) -> Iterator[MarkSet | Deliver | Routed]:
-        retained = self._retained
-        if retained is not None and marks:
-            yield self._mark(retained)
-        if retained is not None and not more:
+        stretches = self._stretches
+        if stretches is not None and marks:
+            yield self._mark(stretches)
+        if stretches is not None and not more:
             # No more of what this step let go on comes from before.
-            retained.forget(certain)
+            stretches.forget(certain)
         splitter, events, split = self._splitter, self._no_events, NO_SPLIT
         arrived = self.arrived + rows.num_rows
         changes = self._lost or splitter is not None or self._schedule is not None
@@ -550,9 +550,9 @@ class Front(Stateful):
             self._untaken = ended
         if splitter is not None:
             split = self._close(splitter, split, watermark, ended=ended)
-        if retained is not None:
+        if stretches is not None:
             times = events.times if len(events.times) else None
-            retained.take(events.rows, watermark, certain, times)
+            stretches.take(events.rows, watermark, certain, times)
         if self._schedule is None:
             self._unanswered[0] += changes
             standing = self._standing_of(0)
@@ -567,17 +567,17 @@ class Front(Stateful):
                 number = one.instance
                 self._unanswered[number] += 1
                 self._loads[number] += one.size
-                standing = None if retained is None else self._standing_of(number)
+                standing = None if stretches is None else self._standing_of(number)
                 yield Deliver(number, events, one.ranges, one.split, *come, standing)
         if self._spec.forgets_partitions and splitter is not None:
             partitions = np.union1d(events.partition, split.closed.partition)
             self._numbers.forget(splitter.idle(partitions))
-        if retained is None:
+        if stretches is None:
             yield Routed(arrived, watermark, ended)
         else:
             certain = END_OF_TIME if ended else certain
             now = self.intake.order.now
-            yield Routed(arrived, watermark, ended, certain, more, retained.oldest, now)
+            yield Routed(arrived, watermark, ended, certain, more, stretches.oldest, now)
 
     def _told_to_all(self) -> Iterator[Deliver]:
         """Tell every instance how far events have come, and marks."""
@@ -588,10 +588,10 @@ class Front(Stateful):
 
     def _standing_of(self, instance: int) -> Standing | None:
         """Return where an instance is to stand when it takes what it is sent now."""
-        retained = self._retained
-        if retained is None:
+        stretches = self._stretches
+        if stretches is None:
             return None
-        return self._standings.send(instance, retained.bound, retained.oldest, retained.newest)
+        return self._standings.send(instance, stretches.bound, stretches.oldest, stretches.newest)
 
     def _others(self, shares: Sequence[Delivery], watermark: int, *, ended: bool) -> list[Delivery]:
         """Return what instances get that have no events, and are to hear of something else.
@@ -601,7 +601,7 @@ class Front(Stateful):
         decides = self._splitter is None and (
             ended or (self._spec.bound.within is not None and watermark != NO_TIME)
         )
-        if not decides and self._retained is None:
+        if not decides and self._stretches is None:
             return []
         had = {one.instance for one in shares}
         return [
@@ -625,11 +625,11 @@ class Front(Stateful):
             self._numbers.accept()
             self._ended, self._untaken = self._untaken, None
         idle = message.answer.idle, message.answer.event_counts
-        if self._retained is None:
+        if self._stretches is None:
             self._forget(*idle)
         elif (before := self._standings.take_answer(message.instance)) is not None:
             self._forget(*idle)
-            self._retained.note_idle(*idle, before)
+            self._stretches.note_idle(*idle, before)
         if self._unanswered[message.instance]:
             self._unanswered[message.instance] -= 1
             if self._schedule is None:

@@ -78,8 +78,7 @@ class Instance(Stateful):
     @property
     def open_windows(self) -> int:
         """How many windows are open; a partition is none that anybody counts."""
-        matcher = self._matcher
-        return 0 if isinstance(matcher, PartitionMatcher) else matcher.open_windows
+        return self._matcher.open_windows
 
     def is_unmoved(self, watermark: int) -> bool:
         """Say whether it gives nothing up to a time, if no events come; of windows nobody knows."""
@@ -163,9 +162,9 @@ class Instance(Stateful):
             return Answer(
                 self._found(settled.matches, delivery),
                 settled.timed_out,
-                delivery.arrived,
-                delivery.arrived,
-                self._promise(watermark),
+                frontier=delivery.arrived,
+                horizon=delivery.arrived,
+                watermark=self._promise(watermark),
                 events=delivery.size,
                 idle=settled.idle,
                 event_counts=settled.event_counts,
@@ -175,18 +174,17 @@ class Instance(Stateful):
         return Answer(
             self._found(matches, delivery),
             self._nothing,
-            delivery.arrived,
-            matcher.horizon,
-            self._promise(watermark),
-            matcher.open_windows,
-            delivery.size,
+            frontier=delivery.arrived,
+            horizon=matcher.horizon,
+            watermark=self._promise(watermark),
+            open_windows=matcher.open_windows,
+            events=delivery.size,
             checkpoint_bytes=copied,
-            used=self._used,
+            used=self._take_used(),
         )
 
-    @property
-    def _used(self) -> Integers:
-        """The events of the matches of a step, where somebody asks for them."""
+    def _take_used(self) -> Integers:
+        """Return the events of the matches of a step, where somebody asks for them."""
         if self._spec.tells_used and isinstance(self._matcher, WindowMatcher):
             return self._matcher.take_used()
         return _NO_EVENTS

@@ -95,7 +95,7 @@ def _places(model: CheckpointModel) -> str:
             return "as soon as events took as long as a checkpoint does"
         case LeastWork():
             return (
-                "where they and going back take least in all, by what is measured, and at most "
-                f"{model.most} among the events that are kept"
+                "where they and going back take least in all, by what is measured, and as a rule "
+                f"apart by at least 0.7 of 1/{model.most} of the events that are kept"
             )
     return f"where {type(model).__name__} says"

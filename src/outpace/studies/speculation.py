@@ -31,17 +31,18 @@ from outpace.studies.speculation_black_box import BlackBoxHost
 from outpace.studies.speculation_figures import counted
 from outpace.studies.speculation_processes import processes
 from outpace.studies.speculation_runs import (
+    K_SLACK,
+    SPECULATION,
     TURN_S,
     MeasuredCosts,
     RunSetting,
     SpeculationRun,
     VirtualHost,
+    able_rate,
 )
-from outpace.studies.speculation_stream import APART, SEED, SOURCES, DelayRamp, stream_of
+from outpace.studies.speculation_stream import APART, SEED, SLACK, SOURCES, DelayRamp, stream_of
 from outpace.studies.speculation_ticks import ticks
 
-#: K where no event is late, in microseconds: what it is after the delays of figure 7-1.
-_SLACK: Final = 540
 #: Events in a second where throughput is measured, and where latency is, of what could be done.
 _FLOOD: Final = 1e6 / APART
 _OFFERED: Final = 0.5
@@ -51,13 +52,12 @@ _POINTS: Final = 40
 #: The checkpoints of section 7.6.4.
 _EVERY: Final = 50
 
-#: The factors with which it is measured what steps take, and those for ticks.
-_MEASURED_ALPHAS: Final = (1.0, 0.8, 0.4, 0.0)
-#: Factors that are compared with the checkpoints of the default, too.
-_DEFAULT_ALPHAS: Final = (0.8, 0.4, 0.0)
-_TICK_ALPHAS: Final = (0.8, 0.4, 0.0)
+#: Factors for ticks, which are compared with the checkpoints of the default, too.
+_EARLY_ALPHAS: Final = (0.8, 0.4, 0.0)
+#: Those with which it is measured what steps take.
+_MEASURED_ALPHAS: Final = (1.0, *_EARLY_ALPHAS)
 
-K_SLACK, SPECULATION, BLACK_BOX = "K-slack", "speculation", "black box"
+BLACK_BOX: Final = "black box"
 ADAPTIVE, DEFAULT = "adaptive", "default"
 SPECULATIVE = f"every {_EVERY} speculative"
 
@@ -114,6 +114,10 @@ class SpeculationScale:
     def setting(self, disorder: Disorder, instances: int, rate: float) -> RunSetting:
         """Return what runs, with so many events in a second."""
         return RunSetting(disorder, self.size, self.slide, instances, rate)
+
+    def able(self, instances: int) -> float:
+        """Return the events in a second that so many instances can do at most."""
+        return able_rate(self.size, self.slide, instances)
 
     def ramp(self, instances: int) -> DelayRamp:
         """Return the delays of figure 7-1 for the events from a tenth to a third of a run."""
@@ -195,7 +199,7 @@ def speculation_study(scale: SpeculationScale, ticks_path: Path | None = None) -
         figures.PROCESSES,
     ]
     if ticks_path is not None:
-        experiments.append(("real ticks", partial(ticks, ticks_path, _TICK_ALPHAS, scale.ticks)))
+        experiments.append(("real ticks", partial(ticks, ticks_path, _EARLY_ALPHAS, scale.ticks)))
         shown.append(figures.TICKS)
     return Study(
         name="speculation",
@@ -211,12 +215,12 @@ def compared(scale: SpeculationScale) -> Iterator[Row]:
     single = stream_of(scale.single)
     # What is needed is loaded and warm before anything counts.
     warm = stream_of(300, DelayRamp(0, 3000, every=160))
-    _run(scale, Speculative(_SLACK, alpha=0.0), 1, warm)
+    _run(scale, Speculative(SLACK, alpha=0.0), 1, warm)
     for count in scale.instances:
         ordered, late = (scale.stream(count, late=late) for late in (False, True))
         kinds: dict[str, Disorder] = {
-            K_SLACK: KSlack(_SLACK),
-            SPECULATION: Speculative(_SLACK, alpha=0.0),
+            K_SLACK: KSlack(SLACK),
+            SPECULATION: Speculative(SLACK, alpha=0.0),
         }
         flooded = {kind: scale.setting(one, count, _FLOOD) for kind, one in kinds.items()}
         rates = {
@@ -286,7 +290,7 @@ def factors(scale: SpeculationScale, count: int) -> Iterator[Row]:
     most = max(steady(run) for words, run in runs.items() if words != "0 %")
     most /= steady(runs["0 %"])
     yield Row(figure, "any speculation to 0 %: steady, at most", most, "ratio", "below 1")
-    early = (_run(scale, Speculative(alpha=one), count, late, costs) for one in _DEFAULT_ALPHAS)
+    early = (_run(scale, Speculative(alpha=one), count, late, costs) for one in _EARLY_ALPHAS)
     most = max(map(steady, early)) / steady(runs["0 %"])
     words = "the same with the checkpoints of the default"
     yield Row(figure, words, most, "ratio", "below 1")
@@ -355,7 +359,7 @@ def least_peak(scale: SpeculationScale, count: int) -> float:
     without the few events between two late ones. To wait for K in its place takes longer, as
     events come at half the rate that instances can do, and two in three of them wait.
     """
-    able, matched = able_rate(scale, count), scale.ramp(count).greatest / APART - len(SOURCES)
+    able, matched = scale.able(count), scale.ramp(count).greatest / APART - len(SOURCES)
     return 1000 * (TURN_S / 2 + _OFFERED * TURN_S / 2 + matched / able)
 
 
@@ -396,10 +400,5 @@ def _run(
     costs: MeasuredCosts | None = None,
 ) -> SpeculationRun:
     """Run with events at a part of the rate that instances can do."""
-    setting = scale.setting(disorder, count, _OFFERED * able_rate(scale, count))
+    setting = scale.setting(disorder, count, _OFFERED * scale.able(count))
     return VirtualHost(setting, stream, costs=costs).drive()
-
-
-def able_rate(scale: SpeculationScale, count: int) -> float:
-    """Return the events in a second that instances can do at most."""
-    return scale.setting(MPKSlack(), count, 1.0).able

@@ -87,11 +87,9 @@ class BlackBoxHost:
         #: States that somebody may go back to, and the events since the first of them.
         self._states: list[SystemState] = []
         self._events: list[tuple[int, pa.Table]] = []
-        self._matches: list[object] = []
-        count = stream.num_rows
-        arrived = np.empty(count)
-        arrived[as_integers(stream.column("ts")) // APART] = np.arange(1, count + 1) / setting.rate
-        self.run = SpeculationRun(arrived, np.full(count, np.nan), np.full(count, np.nan))
+        #: How many matches have come out and are there.
+        self._given = 0
+        self.run = SpeculationRun.begun(stream, setting.rate)
 
     def drive(self) -> SpeculationRun:
         """Let all events come."""
@@ -104,7 +102,7 @@ class BlackBoxHost:
             self._take(released)
         self._take(self._order.finish())
         self._push(SourceEnded())
-        self.run.given, self.run.ended = len(self._matches), self._now
+        self.run.given, self.run.ended = self._given, self._now
         return self.run
 
     def _take(self, released: ReleasedEvents) -> None:
@@ -139,7 +137,7 @@ class BlackBoxHost:
             saved.append(state)
             costs.append(seconds)
         self._now += costs[0] + costs[1] + max(costs[2:])
-        self._states.append(SystemState(time, saved, len(self._matches)))
+        self._states.append(SystemState(time, saved, self._given))
         self.run.marks += 1
 
     def _correct(self, late: pa.Table) -> None:
@@ -166,8 +164,8 @@ class BlackBoxHost:
         for part, saved in zip(self._parts, state.parts, strict=True):
             costs.append(self.run.costs.of(partial(_restore, part, saved), "restore")[1])
         self._now += costs[0] + costs[1] + max(costs[2:])
-        self.run.retracted += len(self._matches) - state.given
-        del self._matches[state.given :]
+        self.run.retracted += self._given - state.given
+        self._given = state.given
 
     def _answered(self, message: Delivered) -> None:
         self._front.step(message)
@@ -193,7 +191,7 @@ class BlackBoxHost:
             heard = partial(self._answered, Delivered(message.instance, answer))
             seconds += costs.of(heard, "answer")[1]
         (emit,), took = costs.of(lambda: self._back.step(TurnEnded()), "emit")
-        self._matches += emit.matches.table.to_pylist()
+        self._given += emit.matches.table.num_rows
         self._now += seconds + busiest + took
 
 

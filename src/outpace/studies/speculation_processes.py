@@ -15,12 +15,11 @@ from outpace.ingest.source import BATCH_ROWS, Source
 from outpace.pattern.disorder import Disorder, KSlack, Speculative
 from outpace.studies.report import Row
 from outpace.studies.speculation_figures import PROCESSES, counted
-from outpace.studies.speculation_stream import DelayRamp, sequence_query, stream_of
+from outpace.studies.speculation_runs import K_SLACK, SPECULATION
+from outpace.studies.speculation_stream import SLACK, DelayRamp, sequence_query, stream_of
 
 #: Batches that are read while the processes start; the time of a run begins behind them.
 _BATCHES_AHEAD: Final = 6
-#: K, in microseconds.
-_SLACK: Final = 540
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,8 @@ def processes(counts: Sequence[int], events: int, batch: int, repeats: int) -> I
     ramp = DelayRamp(begin=0, end=10 * events, every=10 * events // 18)
     streams = {"in order": stream_of(events), "late events": stream_of(events, ramp)}
     kinds: dict[str, Disorder] = {
-        "K-slack": KSlack(_SLACK),
-        "speculation": Speculative(_SLACK, alpha=0.0),
+        K_SLACK: KSlack(SLACK),
+        SPECULATION: Speculative(SLACK, alpha=0.0),
     }
     for count in counts:
         for words, stream in streams.items():
@@ -84,7 +83,7 @@ def processes(counts: Sequence[int], events: int, batch: int, repeats: int) -> I
                 setting, curve = f"{counted(count)}, {words}, {kind}", f"{kind}, {words}"
                 rate = statistics.median(found)
                 yield Row(PROCESSES.name, setting, rate, PROCESSES.unit, None, curve, count)
-            turns = zip(rates["speculation"], rates["K-slack"], strict=True)
+            turns = zip(rates[SPECULATION], rates[K_SLACK], strict=True)
             ratio = statistics.median(one / other for one, other in turns)
             setting = f"{counted(count)}, {words}, speculation to K-slack"
             yield Row(PROCESSES.name, setting, ratio, "ratio", "almost the same")

@@ -54,6 +54,8 @@ from outpace.pattern.disorder import Disorder
 from outpace.pattern.query import Query
 from outpace.studies.speculation_stream import APART, loads_of, sequence_query
 
+#: What is compared.
+K_SLACK, SPECULATION = "K-slack", "speculation"
 #: What an instance does for an event of a window, in seconds (section 7.6.1).
 LOAD_S: Final = 100e-6
 #: The host takes what came in so long, in seconds.
@@ -144,11 +146,6 @@ class RunSetting:
     rate: float
 
     @property
-    def able(self) -> float:
-        """The events in a second that instances could do if nothing took time but their load."""
-        return self.instances * self.slide / self.size / LOAD_S
-
-    @property
     def query(self) -> Query:
         """The query."""
         return sequence_query(self.size, self.slide, self.instances).disorder(self.disorder)
@@ -157,6 +154,15 @@ class RunSetting:
         """Return the operator."""
         query = self.query
         return OperatorSpec(query, schema, disorder=bind_disorder(query, schema)).shared
+
+
+def able_rate(size: int, slide: int, instances: int) -> float:
+    """Return the events in a second that instances could do if nothing took time but their load.
+
+    >>> able_rate(1000, 100, 2) == 0.2 / LOAD_S
+    True
+    """
+    return instances * slide / size / LOAD_S
 
 
 @dataclass
@@ -195,6 +201,16 @@ class SpeculationRun:
     retracted: int = 0
     costs: MeasuredCosts = field(default_factory=MeasuredCosts)
     matches: list[pa.Table] = field(default_factory=list)
+
+    @staticmethod
+    def begun(
+        stream: pa.Table, rate: float, *, costs: MeasuredCosts | None = None
+    ) -> SpeculationRun:
+        """Return a run of which nothing is done yet: so many of the events come in a second."""
+        count = stream.num_rows
+        arrived, nothing = np.empty(count), np.full(count, np.nan)
+        arrived[as_integers(stream.column("ts")) // APART] = np.arange(1, count + 1) / rate
+        return SpeculationRun(arrived, nothing, nothing.copy(), costs=costs or MeasuredCosts())
 
     @property
     def throughput(self) -> float:
@@ -247,13 +263,10 @@ class VirtualHost:
         self._instances = [Instance(spec) for _ in range(setting.instances)]
         count = stream.num_rows
         self._times = as_integers(stream.column("ts"))
-        self._arrivals = np.arange(1, count + 1) / setting.rate
-        arrived = np.empty(count)
-        arrived[self._times // APART] = self._arrivals
-        nothing = np.full(count, np.nan)
-        self.run = SpeculationRun(arrived, nothing, nothing.copy(), costs=costs or MeasuredCosts())
+        self.run = SpeculationRun.begun(stream, setting.rate, costs=costs)
+        self._arrivals = self.run.arrived[self._times // APART]
         #: When events were certain, and when instances had done them last.
-        self._sure, self._done = nothing.copy(), nothing.copy()
+        self._sure, self._done = np.full(count, np.nan), np.full(count, np.nan)
         self._certain = 0
         #: Which events have gone on.
         self._gone = np.zeros(count, np.bool_)

@@ -31,6 +31,8 @@ SOURCES: Final = ("A", "B", "C")
 #: The source that is late, as a number.
 _LATE: Final = 2
 SEED: Final = 7
+#: K where no event is late, in microseconds: what it is after the delays of figure 7-1.
+SLACK: Final = 540
 
 
 @dataclass(frozen=True)

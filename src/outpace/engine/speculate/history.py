@@ -4,7 +4,7 @@
                                      ^ go back    * late              ^ now
 
 Matches are kept by the mark behind which they came out. When the operator goes back to a mark (see
-`retained`), the matches that came out since are compared with those that are found once more, by
+`stretches`), the matches that came out since are compared with those that are found once more, by
 their ids: a match that is no longer found is taken back, a new one comes out. A match is certain
 once nothing can come any more before the time that had passed when it was found.
 
@@ -87,9 +87,7 @@ class GivenMatches:
     shown
         How they come out.
     matches
-        The matches.
-    found
-        For each, the time before which all that it depends on lies.
+        The matches, of which is known when they were found.
     known
         For each, whether it was said that nothing takes it back any more when it was there before;
         None where none was. The others are certain when time has come so far.
@@ -97,11 +95,18 @@ class GivenMatches:
 
     shown: ShownColumns
     matches: WindowMatches
-    found: Integers
     known: Booleans | None = None
 
     def __len__(self) -> int:
-        return len(self.found)
+        return len(self.matches)
+
+    @property
+    def found(self) -> Integers:
+        """For each, the time before which all that it depends on lies."""
+        if (found := self.matches.found) is None:
+            assert not len(self)
+            return np.zeros(0, np.int64)
+        return found
 
     @cached_property
     def is_rising(self) -> bool:
@@ -153,7 +158,6 @@ class GivenMatches:
         return GivenMatches(
             shown,
             WindowMatches.joined(shown.found, [part.matches for part in parts]),
-            np.concatenate([np.zeros(0, np.int64), *(part.found for part in parts)]),
             np.concatenate([np.zeros(0, np.bool_), *(part.certain(time) for part in parts)]),
         )
 
@@ -199,9 +203,8 @@ class Saying:
         """What is said of those that nothing takes back any more."""
         if isinstance(self.certain, bool):
             return self if self.certain else Saying(self._given, self.diff, False, 0, 0)
-        chosen, given = np.flatnonzero(self.certain), self._given
-        found, matches = given.found[chosen], given.matches.take(chosen)
-        return Saying(GivenMatches(given.shown, matches, found), self.diff, True)
+        sure = self._given.matches.take(np.flatnonzero(self.certain))
+        return Saying(GivenMatches(self._given.shown, sure), self.diff, True)
 
     @property
     def is_turned(self) -> bool:
@@ -267,7 +270,7 @@ class MatchHistory(Stateful, Generic[Mark]):
     CHANGED = ("_stretches", "_fresh", "_unsure")
 
     def __init__(self, shown: ShownColumns) -> None:
-        self._shown, self._confirms = shown, shown.confirms
+        self._shown = shown
         self._stretches: list[MatchStretch[Mark]] = []
         #: What was found and nobody has been told yet, by the number of the mark before it.
         self._fresh: list[tuple[int, WindowMatches]] = []
@@ -314,7 +317,7 @@ class MatchHistory(Stateful, Generic[Mark]):
 
     def emit(self, certain: int) -> list[Saying]:
         """Return what is to be said: nothing that comes lies before a time."""
-        out = self._made_certain(certain) if self._confirms else []
+        out = self._made_certain(certain) if self._shown.confirms else []
         fresh = [self._given(matches) for _, matches in self._fresh]
         if self._before is None:
             for one in fresh:
@@ -324,10 +327,11 @@ class MatchHistory(Stateful, Generic[Mark]):
             change = changes(self._before, after)
             if len(change.gone):
                 out.append(Saying(self._given(change.gone), -1, False))
-            if self._confirms and len(change.confirmed):
+            if self._shown.confirms and len(change.confirmed):
                 out.append(Saying(self._given(change.confirmed), 0, True))
             if len(change.come):
-                out.append(Saying(self._given(change.come), 1, self._confirms and change.certain))
+                sure = self._shown.confirms and change.certain
+                out.append(Saying(self._given(change.come), 1, sure))
             ends = np.cumsum([len(one) for one in fresh], dtype=np.int64)
             fresh = [
                 replace(one, known=change.kept[end - len(one) : end])
@@ -339,13 +343,12 @@ class MatchHistory(Stateful, Generic[Mark]):
 
     def _given(self, matches: WindowMatches) -> GivenMatches:
         """Return matches that come out now."""
-        assert matches.found is not None
-        return GivenMatches(self._shown, matches, matches.found)
+        return GivenMatches(self._shown, matches)
 
     def _come(self, given: GivenMatches, time: int) -> list[Saying]:
         """Say that matches come, and which of them are certain: nothing lies before a time."""
         size = len(given)
-        if not self._confirms:
+        if not self._shown.confirms:
             return [Saying(given, 1, False)]
         if not given.is_rising:
             return [Saying(given, 1, given.certain(time))]
@@ -362,7 +365,7 @@ class MatchHistory(Stateful, Generic[Mark]):
             while place and self._stretches[place].number > number:
                 place -= 1
             self._stretches[place].given.append(one)
-        self._unsure += fresh if self._confirms else []
+        self._unsure += fresh if self._shown.confirms else []
         self._fresh, self._before = [], None
 
     def _made_certain(self, time: int) -> list[Saying]:
@@ -419,7 +422,7 @@ class MatchHistory(Stateful, Generic[Mark]):
         header, tables = state.content(3)
         stretch = MatchStretch(integer(header, "oldest", NATURAL), base)
         stretch.given = [_read(tables, self._shown)]
-        self._stretches, self._unsure = [stretch], [*stretch.given] if self._confirms else []
+        self._stretches, self._unsure = [stretch], [*stretch.given] if self._shown.confirms else []
 
 
 def _waited(found: Integers, now: int, *, is_rising: bool) -> int:
@@ -445,7 +448,7 @@ def _read(tables: Sequence[pa.Table], shown: ShownColumns) -> GivenMatches:
     matches = WindowMatches.of_saved(numbers, typed(table, shown.found))
     found, certain = integers(sure, found=ANY, certain=range(2))
     require(len(found) == len(matches), "matches are missing")
-    return GivenMatches(shown, matches.found_by(found), found, certain.astype(np.bool_))
+    return GivenMatches(shown, matches.found_by(found), certain.astype(np.bool_))
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class EventStretches(Stateful, Generic[Mark]):
     def __init__(self, rows: pa.Schema, time: str, model: CheckpointModel | None = None) -> None:
         self._rows, self._time, self._model = rows, time, model or LeastWork()
         self._stretches: list[Stretch[Mark]] = []
-        self._size = self._next = self._used = 0
+        self._size = self._next = 0
         #: What going back costs, as far as somebody measures it.
         self.work = WorkEstimate()
         #: All that went on lies before this time, and time has not come further.
@@ -133,9 +133,9 @@ class EventStretches(Stateful, Generic[Mark]):
 
     def _interval(self, since: int, coming: int, sure: int) -> int:
         """Return how many rows a stretch should have: see `CheckpointWork`."""
-        work, used = self.work, self._used / max(1, self._next)
+        work = self.work
         known = CheckpointWork(
-            since, coming, sure, self._size, *work.costs, work.apart, work.missed, used
+            since, coming, sure, self._size, *work.costs, work.apart, work.missed
         )
         try:
             interval = plain(self._model.interval(known))
@@ -143,6 +143,7 @@ class EventStretches(Stateful, Generic[Mark]):
             raise DataError(
                 f"{type(self._model).__name__}.interval failed",
                 detail=f"{type(error).__name__}: {error}",
+                hint="mend it, or take a model of op.checkpoints",
             ) from error
         if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
             name = type(self._model).__name__
@@ -215,7 +216,6 @@ class EventStretches(Stateful, Generic[Mark]):
         first.idle = since[0].idle
         self._stretches.append(first)
         self.bound = first.bound
-        self._used += 1
         self._size -= sum(stretch.size for stretch in since)
         before = sum(int(np.searchsorted(self.times(rows), time)) for rows in since[0].rows)
         self.work.go_back(before / max(1, since[0].size))
@@ -238,7 +238,7 @@ class EventStretches(Stateful, Generic[Mark]):
             "first": self._stretches[0].bound,
             "oldest": self.oldest,
             "next": self._next,
-            "used": self._used,
+            "sure": sum(stretch.sure for stretch in self._stretches),
         }
         table = pa.concat_tables([self._rows.empty_table(), *rows])
         return State(numbers, [table.combine_chunks()], {"work": self.work.state()})
@@ -248,12 +248,13 @@ class EventStretches(Stateful, Generic[Mark]):
         header, (rows,) = state.content(1)
         rows = typed(rows, self._rows)
         require(not rows.column(self._time).null_count, "an event has no time")
-        names = ("oldest", "next", "used")
-        oldest, self._next, self._used = (integer(header, name, NATURAL) for name in names)
+        oldest, self._next = (integer(header, name, NATURAL) for name in ("oldest", "next"))
         self.work.restore(state.part("work"))
         require(oldest < self._next, "marks are not in their order")
         stretch = Stretch(oldest, base, integer(header, "first"))
         self.bound = integer(header, "bound")
         stretch.rows, stretch.size = [rows], rows.num_rows
+        # Older states do not say it.
+        stretch.sure = integer({"sure": 0, **header}, "sure", range(rows.num_rows + 1))
         self._size = rows.num_rows
         self._stretches = [stretch]

@@ -22,6 +22,7 @@ from outpace.errors import DataError, StateError
 from outpace.files.small_file import read_small
 from outpace.hosts.local.current import check_changes
 from outpace.hosts.spark.batch import query_id
+from outpace.pattern.argument import shown
 from outpace.pattern.bound import DIFF, MATCH
 
 if TYPE_CHECKING:
@@ -126,10 +127,17 @@ class CurrentFolder:
             note = json.loads(read_small(self.path / _NOTE, _NOTE_BYTES_MAX))
             last, owner = int(note["batch"]), note["stream"]
         except (ValueError, TypeError, LookupError, RecursionError, OSError) as error:
-            raise StateError(f"'{self.path}' is not whole", detail=str(error)) from error
-        if owner != stream or batch < last:
             raise StateError(
-                f"batch {batch} cannot be written after batch {last}, which was the last one",
+                f"'{self.path}' is not whole",
+                detail=str(error),
+                hint="name a new folder and a new checkpoint folder: all matches come again",
+            ) from error
+        if owner != stream or batch < last:
+            message = f"batch {batch} cannot be written after batch {last}, which was the last one"
+            if owner != stream:
+                message = f"the folder is that of the stream {shown(owner)}"
+            raise StateError(
+                message,
                 where=f"stream '{stream}' into the folder '{self.path}'",
                 detail="the checkpoint folder is not the one that the folder was written from",
                 hint="go on with the old checkpoint folder, or name another folder",

@@ -104,7 +104,11 @@ def writer(
     try:
         psycopg.conninfo.conninfo_to_dict(dsn)
     except psycopg.Error as error:
-        raise OutpaceError("the address of PostgreSQL cannot be read", detail=str(error)) from error
+        raise OutpaceError(
+            "the address of PostgreSQL cannot be read",
+            detail=str(error),
+            hint="write postgresql://user@host/database, or host=… dbname=…",
+        ) from error
     return PostgresWriter(dsn, _parts(table), stream, a_flag(current, "current"))
 
 

@@ -46,14 +46,16 @@ def made() -> MatchHistory[str]:
 
 def given_of(found: WindowMatches, certain: bool = False) -> GivenMatches:
     count = len(found)
-    return GivenMatches(SHOWN, found, np.zeros(count, np.int64), np.full(count, certain))
+    found = found.found_by(np.zeros(count, np.int64))
+    return GivenMatches(SHOWN, found, np.full(count, certain))
 
 
 def said(
     found: WindowMatches, diff: int, certain: Booleans | bool, shown: ShownColumns = SHOWN
 ) -> Saying:
-    times = np.zeros(len(found), np.int64) if found.found is None else found.found
-    return Saying(GivenMatches(shown, found, times), diff, certain)
+    if found.found is None:
+        found = found.found_by(np.zeros(len(found), np.int64))
+    return Saying(GivenMatches(shown, found), diff, certain)
 
 
 def changed(before: WindowMatches, after: WindowMatches) -> WindowMatches:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.speculate.stretches import EventStretches
-from outpace.pattern.checkpoints import CheckpointModel, Every, LeastWork
+from outpace.pattern.checkpoints import CheckpointModel, CheckpointWork, Every, LeastWork
 
 ROWS = pa.schema([("ts", pa.int64())])
 
@@ -72,16 +74,20 @@ def test_no_mark_lies_among_what_is_certain() -> None:
 
 
 def test_large_histories_have_few_marks() -> None:
-    kept = made(LeastWork(most=16))
+    kept = made(LeastWork(share=1, most=16))
     kept.work.take(1000)
     kept.work.measured(1000.0)  # An event takes so long that a checkpoint is nothing beside it.
-    marks = 0
-    for time in range(3000):
+    nearest, last = 1 / (16 * math.sqrt(2)), 0
+    for time in range(6000):
         if begins(kept, time):
+            assert time - last >= nearest * len(kept)
             kept.mark(str(time))
-            marks += 1
+            last = time
         kept.take(times(time), time, NO_TIME)
-    assert marks < 150
+        kept.forget(time - 2000)
+        if time > 4500:
+            # No more of them become kept; those that lie nearer are forgotten.
+            assert 16 <= kept.newest - kept.oldest <= 1 / nearest + 1
 
 
 def test_partitions_forgotten_before_a_mark_are_told_to_it() -> None:
@@ -105,3 +111,21 @@ def test_it_goes_on_where_it_was_saved() -> None:
     assert other.go_back(times(2))["ts"].to_pylist() == [1, 2, 3]
     assert other.last[0] == "begin again"
     assert other.mark("next") == 2
+
+
+def test_what_was_certain_of_the_open_stretch_is_still_known_when_it_goes_on() -> None:
+    class Asked(Every):
+        """Notes what it was asked."""
+
+        def interval(self, work: CheckpointWork) -> int:
+            asked.append((work.since, work.certain))
+            return self.events
+
+    asked: list[tuple[int, int]] = []
+    kept, other = made(Asked(100)), made(Asked(100))
+    kept.mark("begin")
+    kept.take(times(1, 2, 3, 4), 4, 3)
+    other.restore(kept.state(), "begin again")
+    for one in (kept, other):
+        begins(one, 5, 6)
+    assert asked == [(4, 2)] * 2

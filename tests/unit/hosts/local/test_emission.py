@@ -150,6 +150,23 @@ def test_a_match_that_changed_comes_once_in_place_of_what_it_was() -> None:
     ]
 
 
+def test_a_value_named_confirmed_says_nothing_of_what_is_certain() -> None:
+    query = op.Query("rise").order_by("ts").pattern("A B").define(B="v > A.v").skip_to_next_row()
+    query = query.measures(confirmed="A.v", n="MATCH_NUMBER()")
+    stream = op.open(query.disorder(op.KSlack(0, late="correct", horizon=10)).emit("latest"))
+    current = op.CurrentMatches()
+    current.apply(stream.push(rows((3, 10), (4, 30), (5, 0))))
+    # The match of 10 and 30 comes again, as the second.
+    current.apply(stream.push(rows((1, 1), (2, 2), (2, 0))))
+    assert current.table.select(["confirmed", "n"]).to_pylist() == [
+        {"confirmed": 1, "n": 1},
+        {"confirmed": 0, "n": 2},
+        {"confirmed": 10, "n": 3},
+    ]
+    with pytest.raises(op.OutpaceError, match="no column 'confirmed' that says what is certain"):
+        current.drop_confirmed()
+
+
 @pytest.mark.parametrize("emission", ["changes", "confirmed", "latest"])
 def test_it_is_written_in_sql_and_in_python(emission: str) -> None:
     query = rises(op.Speculative(10)).emit(emission)
