@@ -35,8 +35,8 @@ from outpace.engine.savepoint import Savepoint
 from outpace.engine.state import NATURAL, require
 from outpace.engine.wire import read_stimulus, write_stimulus
 from outpace.errors import DataError, StateError
-from outpace.files.small_file import open_regular
-from outpace.ingest.log.folder import SEGMENT_BYTES, create_folder, sync_folder
+from outpace.files.small_file import read_regular, replace_file
+from outpace.ingest.log.folder import SEGMENT_BYTES, create_folder
 from outpace.ingest.log.frame import (
     HEADER_BYTES,
     FrameKind,
@@ -466,17 +466,8 @@ class RetainedLog:
     def _replace(self, name: str, content: bytes | bytearray) -> None:
         """Put a file into the folder, or another one in its place, as a whole."""
         assert self._path is not None
-        there = self._path / name
-        fresh = there.with_suffix(".new")
         with self._writing():
-            with fresh.open("wb") as file:
-                file.write(content)
-                if self._durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            fresh.replace(there)
-            if self._durable:
-                sync_folder(self._path)
+            replace_file(self._path / name, content, durable=self._durable)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -534,8 +525,7 @@ class RetainedLog:
 def _content(path: Path) -> bytes | None:
     """Return the bytes of a file; None where there is none."""
     try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            return file.read()
+        return read_regular(path)
     except FileNotFoundError:
         return None
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from outpace.engine.recover.event_needs import NeededNumbers
 from outpace.hosts.graph.backup import taken_until
-from outpace.hosts.graph.inlet import Inlet
+from outpace.hosts.graph.inlet import Inlet, TakenMatches
 from outpace.hosts.graph.links import Links, Secret
 from outpace.hosts.graph.message import read, read_events, write
 from outpace.hosts.graph.outlet import Outlet, OutputQueue
@@ -138,6 +138,29 @@ def links() -> Iterator[Links]:
     links = Links(Secret("secret"))
     yield links
     links.close()
+
+
+def test_matches_are_acknowledged_when_they_are_taken_and_not_before(links: Links) -> None:
+    """Who takes them may wait for a disk meanwhile, once for all that came."""
+    queue = OutputQueue(None, most=100)
+    outlet = Outlet(links, HERE, {("one", "two"): queue})
+    taken = TakenMatches(Inlet(links, "one", "two"), stop=2)
+    taken.inlet.connect(outlet.address, taken.stop)
+    heard(outlet)
+    for first in (0, 4, 8):
+        queue.append(rows(first, first + 4))
+        outlet.send()
+    came = list[int]()
+    while len(came) < 10:
+        assert taken.inlet.socket is not None
+        assert taken.inlet.socket.poll(5000)
+        for first, table in taken.tables():
+            outlet.receive()
+            assert queue.acknowledged <= first == 2 + len(came)
+            came += table["x"].to_pylist()
+    assert came == list(range(2, 12))
+    while queue.acknowledged < 12:
+        heard(outlet)
 
 
 def heard(outlet: Outlet) -> None:
