@@ -376,7 +376,7 @@ class RetainedLog:
         if self._log is not None:
             return self._read(self._log, numbers), numbers
         if self.schema is None:
-            raise DataError("nothing has been retained")
+            raise DataError("nothing has been retained", hint="push events before any are read")
         tables, spilled = [self.schema.empty_table()], 0
         if self._spilled is not None:
             spilled = len(self._spilled.numbers)

@@ -4,7 +4,8 @@ The matcher knows the events that count as used, as far as a pattern allows it:
 
 - a chain `A -> B -> C` of conditions on single events takes the first event that fits each step, so
   only the events of its matches are used, and those that an undecided match may need;
-- of other patterns that skip events without a trace, each event that fits some step may be used;
+- of other patterns that skip events without a trace, and have no `WITHIN`, each event that fits
+  some step may be used;
 - of all others every event, and of user-defined operators those that they do not say they skip.
 
 Events that open or close windows are always needed. Memory: two or three numbers for each event

@@ -260,9 +260,9 @@ def graph(
         take a minute.
     machines
         The machines by their names, each with an address `tcp://host:port`; it takes that port and
-        those behind it, one for each of its processes. The first one has the sources, the sinks and
-        the monitor: there the graph is run, and on the others served (`Graph.serve`). None: all
-        is on this machine.
+        those behind it, one for each of its operators. The first one has the sources, the sinks and
+        the monitor, and takes two ports more: there the graph is run, and on the others served
+        (`Graph.serve`). None: all is on this machine.
     places
         The machines of operators, by name; the others run on the first.
     keys
