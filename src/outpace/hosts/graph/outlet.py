@@ -137,9 +137,10 @@ class OutputQueue:
             left = self.log.count_from(self._sent)
             while (count := min(left, left + open_now, MESSAGE_EVENTS)) > 0:
                 rows, numbers = self.log.events(self._sent, count)
-                yield write_events(rows, numbers)
+                for last, message in write_events(rows, numbers):
+                    self._sent = last + 1
+                    yield message
                 left -= count
-                self._sent = int(numbers[-1]) + 1
             if left:
                 return
         self._sent = max(self._sent, self.log.came)

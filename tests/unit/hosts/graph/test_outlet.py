@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,11 +13,12 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
+import outpace as op
 from outpace.engine.recover.event_needs import NeededNumbers
 from outpace.hosts.graph.backup import taken_until
 from outpace.hosts.graph.inlet import Inlet, TakenMatches
 from outpace.hosts.graph.links import Links, Secret
-from outpace.hosts.graph.message import read, read_events, write
+from outpace.hosts.graph.message import MESSAGE_BYTES, read, read_events, write
 from outpace.hosts.graph.outlet import Outlet, OutputQueue
 from outpace.hosts.graph.placement import Address
 from outpace.ingest.retained_log import RetainedLog
@@ -191,6 +193,48 @@ def test_a_lost_reader_that_is_heard_late_takes_no_place(links: Links) -> None:
     outlet.send()
     assert answer(lives) == "events"
     assert outlet.refused == 0
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_the_largest_message_is_taken_and_a_larger_one_costs_the_connection(sealed: bool) -> None:
+    links = Links(Secret("secret", zmq.curve_keypair()[1].decode() if sealed else None))
+    outlet = Outlet(links, HERE, {("one", "two"): OutputQueue(None, 100)})
+    knocking, reader = links.connect(outlet.address, again=False), Inlet(links, "one", "two")
+    try:
+        knocking.socket.send(bytes(MESSAGE_BYTES))
+        heard(outlet)
+        assert outlet.refused == 1
+        assert knocking.lost_for == 0
+        knocking.socket.send(bytes(MESSAGE_BYTES + 100))
+        end = time.monotonic() + 20
+        while not knocking.lost_for and time.monotonic() < end:
+            time.sleep(0.01)
+        assert knocking.lost_for
+        assert not outlet.socket.poll(0)
+        reader.connect(outlet.address, None)
+        heard(outlet)
+        assert answer(reader) == "welcome"
+    finally:
+        links.close()
+
+
+def test_wide_events_are_sent_in_several_messages_and_too_wide_ones_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    most = 1 << 16
+    monkeypatch.setattr("outpace.hosts.graph.message.MESSAGE_BYTES", most)
+    queue = OutputQueue(None, most=100)
+    wide = pa.table({"x": ["ab" * 5000] * 9, "n": range(9)})
+    queue.append(wide)
+    messages = list(queue.messages())
+    assert len(messages) > 1
+    assert all(len(one) <= most for one in messages)
+    parts = [read_events(read(one)[1]) for one in messages]
+    assert pa.concat_tables([part for part, _ in parts]).equals(wide)
+    assert [int(one) for _, numbers in parts for one in numbers] == list(range(9))
+    queue.append(pa.table({"x": ["a" * most], "n": [9]}))
+    with pytest.raises(op.DataError, match=r"operators of a graph has 6\d,\d+ bytes"):
+        list(queue.messages())
 
 
 @pytest.mark.parametrize("token", ["guess", "Schlüssel", "\ud800", 3, None, ["secret"]])
