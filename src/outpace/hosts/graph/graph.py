@@ -419,22 +419,6 @@ def _sinks(
 
 
 @dataclass(frozen=True)
-class BoundInput:
-    """An input of an operator, once its columns are known.
-
-    Parameters
-    ----------
-    name
-        What is read.
-    columns
-        The columns that go over the link.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class BoundNode:
     """An operator whose columns are known.
 
@@ -443,18 +427,23 @@ class BoundNode:
     name, spec
         The operator.
     inputs
-        What it reads.
+        The names of what it reads.
     schema
-        The columns of the events that it takes.
+        The columns of the events that it takes: those that go over each link.
     waits
         Whether inputs that are ahead are kept waiting.
     """
 
     name: str
     spec: OperatorSpec
-    inputs: tuple[BoundInput, ...]
+    inputs: tuple[str, ...]
     schema: pa.Schema
     waits: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns that it takes."""
+        return tuple(self.schema.names)
 
     def source(self, name: str) -> str | None:
         """Return what the operator knows an input by; None where it is the only one."""
@@ -482,10 +471,8 @@ def bind(graph: Graph, schemas: Mapping[str, pa.Schema]) -> dict[str, BoundNode]
             spec = _spec(graph, bound, name, inputs, schema)
             CountedOperator(spec)  # refuses what cannot be rebuilt
         kept = spec.schema if is_put_in_order(spec) else retained_schema(spec)
-        columns = tuple(kept.names)
-        ends = tuple(BoundInput(one, columns) for one in inputs)
         waits = graph.waits_safely(name)
-        bound[name] = BoundNode(name, spec, ends, kept, waits)
+        bound[name] = BoundNode(name, spec, tuple(inputs), kept, waits)
         known[name] = spec.bound.output
     return bound
 

@@ -48,7 +48,7 @@ def take_all(operator: CountedOperator, links: dict[str, LinkIntake]) -> list[di
 def test_the_exchange_of_figure_4() -> None:
     """The ack of θ, made of c and d, trims the predecessor's queue from ⟨a, b, c, d⟩ to ⟨c, d⟩."""
     node = node_of(pairs("c", "d").over(WINDOWS, duplicates=True), "predecessor")
-    before = OutputQueue(node.inputs[0].columns, most=100)
+    before = OutputQueue(node.columns, most=100)
     after = OutputQueue(None, most=100)
     operator, intake = CountedOperator(node.spec), LinkIntake("predecessor")
     # 1: a, b, c and d are sent, and backed up.
