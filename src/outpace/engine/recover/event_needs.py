@@ -15,7 +15,7 @@ Paper: Lima et al., section III-A.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
@@ -26,9 +26,9 @@ from outpace.engine.match.bits import with_bits
 from outpace.engine.match.kernel import chain_steps
 from outpace.engine.match.reach import reach_of
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.savepoint import ranges_between
+from outpace.engine.savepoint import NOTHING, Savepoint, ranges_between
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import NATURAL, integers, require
+from outpace.engine.state import NATURAL, State, integers, require
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Selection
 
@@ -253,7 +253,7 @@ class NeededNumbers:
     """
 
     at: int
-    numbers: Integers
+    numbers: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def trim(self) -> int:
@@ -264,6 +264,12 @@ class NeededNumbers:
     def skip(self) -> Integers:
         """Closed intervals of numbers between `trim` and `at` that are of no use."""
         return ranges_between(self.trim, self.numbers, self.at)
+
+    @property
+    def savepoint(self) -> Savepoint:
+        """What tells somebody which events to forget, and nothing else."""
+        nothing = State({})
+        return Savepoint("", None, self.trim, self.skip, NOTHING, self.at, 0, nothing.encode)
 
     def runs(self) -> pa.Table:
         """Return the numbers as runs of numbers that follow each other, told by small ones."""

@@ -52,7 +52,7 @@ from outpace.engine.recover.arrivals import (
     retained_schema,
     with_rows,
 )
-from outpace.engine.recover.event_needs import Use, use_of
+from outpace.engine.recover.event_needs import NeededNumbers, Use, use_of
 from outpace.engine.recover.match_places import GivenPlaces, PlaceColumns
 from outpace.engine.recover.partition_replay import PartitionReplay
 from outpace.engine.recover.refusals import (
@@ -421,8 +421,7 @@ class RecoverableOperator(WholeOperator):
         self, at: int, turn: int, skip: Integers, make: Callable[[], bytes]
     ) -> Savepoint:
         """Return a savepoint that needs what is needed now."""
-        numbers = self.needed
-        trim = (int(numbers[0]) if len(numbers) else at) - 1
+        trim = NeededNumbers(at, self.needed).trim
         first = self._given.first or self._acknowledged
         if first != NOTHING:
             self._seed = first.event, first.window

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 import outpace as op
 from outpace.engine.recover.event_needs import NeededNumbers
-from outpace.hosts.graph.backup import taken_until
 from outpace.hosts.graph.inlet import Inlet, TakenMatches
 from outpace.hosts.graph.links import Links, Secret
 from outpace.hosts.graph.message import MESSAGE_BYTES, read, read_events, write
@@ -72,8 +70,7 @@ def test_who_has_lost_all_gets_what_is_retained_and_who_has_not_gets_the_rest(
         queue.append(rows(first, first + 3 + (first == 0)))
     assert len(sent(queue)[0]) == 10
     needed = NeededNumbers(8, np.array([3, 6]))
-    savepoint = taken_until(8)
-    queue.thin(replace(savepoint, trim=needed.trim, skip=needed.skip))
+    queue.thin(needed.savepoint)
     assert queue.acknowledged == 3
     queue.begin_at(None)
     assert sent(queue)[0] == [3, 6, 8, 9]
@@ -104,8 +101,7 @@ def test_a_source_that_is_read_again_never_waits_for_what_is_not_needed(
     at = sum(sizes) + 1
     needed = NeededNumbers(at, np.unique([one for one in wanted if one < at]).astype(np.int64))
     queue = OutputQueue(None, most=most)
-    savepoint = taken_until(at)
-    queue.thin(replace(savepoint, trim=needed.trim, skip=needed.skip))
+    queue.thin(needed.savepoint)
     queue.begin_at(None)
     came, begin = list[int](), 0
     for size in [*sizes, 1, 3]:
@@ -129,8 +125,7 @@ def test_a_retained_log_knows_how_many_events_come_from_a_number_on(
     log = RetainedLog()
     log.append(rows(0, 41))
     needed = NeededNumbers(41, np.unique(kept).astype(np.int64))
-    savepoint = taken_until(41)
-    log.thin(replace(savepoint, trim=needed.trim, skip=needed.skip))
+    log.thin(needed.savepoint)
     log.append(rows(41, 41 + fresh))
     assert log.count_from(number) == int((log.events()[1] >= number).sum())
 
