@@ -340,10 +340,10 @@ class RetainedLog:
         if self._log is not None:
             self._locked(self._log)
         numbers = self._numbers()
-        keep = (numbers > savepoint.trim) & ~savepoint.drops(numbers)
+        keep = ~savepoint.drops(numbers)
         spilled = 0
         if self._spilled is not None:
-            spilled = len(self._spilled.numbers)
+            spilled = len(self._spilled)
             self._spilled.keep(keep[:spilled])
         if self._rows and not keep[spilled:].all():
             # What is left holds no memory of what is not.
@@ -379,7 +379,7 @@ class RetainedLog:
             raise DataError("nothing has been retained", hint="push events before any are read")
         tables, spilled = [self.schema.empty_table()], 0
         if self._spilled is not None:
-            spilled = len(self._spilled.numbers)
+            spilled = len(self._spilled)
             tables.append(self._spilled.read(low, high).cast(self.schema))
         if high > spilled and self._rows:
             begin = max(low - spilled, 0)
@@ -393,8 +393,7 @@ class RetainedLog:
         assert self.schema is not None
         if self._spilled is None:
             self._spilled = SpilledEvents(self.schema, self._segment_bytes)
-        begin, rows = len(self._spilled.numbers), pa.concat_tables(self._rows)
-        self._spilled.append(rows, self._numbers(begin))
+        self._spilled.append(pa.concat_tables(self._rows))
         self._rows, self._held = [], 0
 
     def _read(self, log: Log, numbers: Integers) -> pa.Table:
