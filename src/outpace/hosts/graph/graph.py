@@ -186,27 +186,20 @@ class Graph:
         name
             The operator.
         """
-        later = self._reached_from(name)
-        root = {one.id: one.id for one in self.sources}
+        # Sources that wait for each other already: each group is apart from the others.
+        groups = [{one.id} for one in self.sources]
+        for other in self.nodes.keys() - self._reached_from(name):
+            fed = self._fed_by(other)
+            apart = [one for one in groups if not one & fed]
+            groups = [*apart, set().union(*(one for one in groups if one & fed))]
+        feeding = [self._fed_by(given) for given in self.inputs(name)]
+        return all(sum(bool(one & fed) for fed in feeding) <= 1 for one in groups)
 
-        def find(source: str) -> str:
-            while root[source] != source:
-                source = root[source]
-            return source
-
-        for other in self.nodes:
-            if other not in later:
-                first, *rest = self._fed_by(other)
-                for one in rest:
-                    root[find(one)] = find(first)
-        feeding = [{find(one) for one in self._fed_by(given)} for given in self.inputs(name)]
-        return sum(map(len, feeding)) == len(set().union(*feeding))
-
-    def _fed_by(self, name: str) -> list[str]:
+    def _fed_by(self, name: str) -> set[str]:
         """Return the sources that feed a node."""
         if name not in self.nodes:
-            return [name]
-        return sorted({one for given in self.inputs(name) for one in self._fed_by(given)})
+            return {name}
+        return {one for given in self.inputs(name) for one in self._fed_by(given)}
 
     def followers(self, name: str) -> frozenset[str]:
         """Return the operators that the matches of one come to, whatever the way.
