@@ -188,7 +188,10 @@ class Savepoint:
         trim = a_whole_number(trim, "trim", least=-1, error=StateError)
         skipped = listed(skip)
         if skipped is None:
-            raise StateError(f"skip is a list of the numbers of events, not {shown(skip)}")
+            raise StateError(
+                f"skip is a list of the numbers of events, not {shown(skip)}",
+                hint="write skip=[2, 3, 5]",
+            )
         named = [a_whole_number(one, "a number in skip", error=StateError) for one in skipped]
         numbers = np.array([number for number in named if number > trim], np.int64)
         first = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
@@ -198,14 +201,21 @@ class Savepoint:
             raise StateError(
                 "a savepoint drops events that have not come",
                 detail=f"{at} events have come, trim is {trim}",
+                hint="let trim, and all numbers in skip, be less than at",
             )
         if (np.diff(numbers) <= 0).any():
-            raise StateError("the numbers that a savepoint skips do not rise")
+            raise StateError(
+                "the numbers that a savepoint skips do not rise",
+                hint="write each once, in order: skip=sorted(set(...))",
+            )
         place = NOTHING
         if settled is not None:
             parted = listed(settled)
             if parted is None or len(parted) != 2:
-                raise StateError(f"settled is the number x:y of a match, not {shown(settled)}")
+                raise StateError(
+                    f"settled is the number x:y of a match, not {shown(settled)}",
+                    hint="write settled=match.number, or settled=(x, y)",
+                )
             x, y = (a_whole_number(one, "a part of settled", error=StateError) for one in parted)
             place = MatchPlace(x, 1, 0, y, window=y)
         an_instance(content, bytes | bytearray | memoryview, "content in bytes", error=StateError)
@@ -366,7 +376,11 @@ def _unpacked(data: bytes) -> bytes:
         )
     body = data[_FRAME.size :]
     if zlib.crc32(body) != checksum:
-        raise StateError("the savepoint is damaged", detail="its checksum does not fit its content")
+        raise StateError(
+            "the savepoint is damaged",
+            detail="its checksum does not fit its content",
+            hint="go on with an earlier one, or start again from the input",
+        )
     require(passes in (1, 2), "nobody packs so often")
     with reading():
         for _ in range(passes):

@@ -1,4 +1,4 @@
-"""Files that somebody else may have written: regular ones, of a bounded size, as text."""
+"""Small files: regular ones that somebody else may have written, and ones replaced as a whole."""
 
 from __future__ import annotations
 
@@ -31,6 +31,42 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
         os.close(handle)
         raise DataError(f"'{path}' is no regular file")
     return handle
+
+
+def read_regular(path: Path) -> bytes:
+    """Return what is in a regular file; raise as `open_regular` does."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.read()
+
+
+def replace_file(path: Path, content: bytes | bytearray, *, durable: bool) -> None:
+    """Put a file in the place of one that may be there, as a whole: a crash leaves one of both.
+
+    Parameters
+    ----------
+    path, content
+        The file, and what it has.
+    durable
+        Whether a crash of the machine leaves one of both, too, and the new one on return.
+    """
+    fresh = path.with_name(f"{path.name}.new")
+    with fresh.open("wb") as file:
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    fresh.replace(path)
+    if durable:
+        sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make names of files durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def read_small(path: Path, bytes_max: int) -> str:

@@ -35,8 +35,8 @@ from outpace.engine.savepoint import Savepoint
 from outpace.engine.state import NATURAL, require
 from outpace.engine.wire import read_stimulus, write_stimulus
 from outpace.errors import DataError, StateError
-from outpace.files.small_file import open_regular
-from outpace.ingest.log.folder import SEGMENT_BYTES, create_folder, sync_folder
+from outpace.files.small_file import read_regular, replace_file
+from outpace.ingest.log.folder import SEGMENT_BYTES, create_folder
 from outpace.ingest.log.frame import (
     HEADER_BYTES,
     FrameKind,
@@ -340,10 +340,10 @@ class RetainedLog:
         if self._log is not None:
             self._locked(self._log)
         numbers = self._numbers()
-        keep = (numbers > savepoint.trim) & ~savepoint.drops(numbers)
+        keep = ~savepoint.drops(numbers)
         spilled = 0
         if self._spilled is not None:
-            spilled = len(self._spilled.numbers)
+            spilled = len(self._spilled)
             self._spilled.keep(keep[:spilled])
         if self._rows and not keep[spilled:].all():
             # What is left holds no memory of what is not.
@@ -376,10 +376,10 @@ class RetainedLog:
         if self._log is not None:
             return self._read(self._log, numbers), numbers
         if self.schema is None:
-            raise DataError("nothing has been retained")
+            raise DataError("nothing has been retained", hint="push events before any are read")
         tables, spilled = [self.schema.empty_table()], 0
         if self._spilled is not None:
-            spilled = len(self._spilled.numbers)
+            spilled = len(self._spilled)
             tables.append(self._spilled.read(low, high).cast(self.schema))
         if high > spilled and self._rows:
             begin = max(low - spilled, 0)
@@ -393,8 +393,7 @@ class RetainedLog:
         assert self.schema is not None
         if self._spilled is None:
             self._spilled = SpilledEvents(self.schema, self._segment_bytes)
-        begin, rows = len(self._spilled.numbers), pa.concat_tables(self._rows)
-        self._spilled.append(rows, self._numbers(begin))
+        self._spilled.append(pa.concat_tables(self._rows))
         self._rows, self._held = [], 0
 
     def _read(self, log: Log, numbers: Integers) -> pa.Table:
@@ -466,17 +465,8 @@ class RetainedLog:
     def _replace(self, name: str, content: bytes | bytearray) -> None:
         """Put a file into the folder, or another one in its place, as a whole."""
         assert self._path is not None
-        there = self._path / name
-        fresh = there.with_suffix(".new")
         with self._writing():
-            with fresh.open("wb") as file:
-                file.write(content)
-                if self._durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            fresh.replace(there)
-            if self._durable:
-                sync_folder(self._path)
+            replace_file(self._path / name, content, durable=self._durable)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -534,8 +524,7 @@ class RetainedLog:
 def _content(path: Path) -> bytes | None:
     """Return the bytes of a file; None where there is none."""
     try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            return file.read()
+        return read_regular(path)
     except FileNotFoundError:
         return None
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from hypothesis import strategies as st
 import outpace as op
 from outpace.engine.recover.event_needs import NeededNumbers
 from outpace.engine.savepoint import Savepoint
-from outpace.hosts.graph.backup import taken_until
 from outpace.ingest.log.segment_writer import SegmentWriter
 from outpace.ingest.retained_log import RetainedLog
 
@@ -44,8 +42,7 @@ def rows(first: int, count: int) -> pa.Table:
 
 def needs(at: int, kept: list[int]) -> Savepoint:
     """Return a savepoint behind some events that needs some of them."""
-    needed = NeededNumbers(at, np.array(kept, np.int64))
-    return replace(taken_until(at), trim=needed.trim, skip=needed.skip)
+    return NeededNumbers(at, np.array(kept, np.int64)).savepoint
 
 
 @given(st.data())
@@ -103,11 +100,11 @@ def test_a_log_that_has_so_many_bytes_takes_no_more() -> None:
     with pytest.raises(op.DataError, match="no room for 1 more events") as caught:
         log.append(rows(log.came, 1))
     assert "bytes of at most 10000" in str(caught.value)
-    log.thin(taken_until(log.came))
+    log.thin(NeededNumbers(log.came).savepoint)
     log = RetainedLog(size_bytes=10_000)
     log.append(rows(0, 500))
     assert log.room(1) == 0
-    log.thin(taken_until(500))
+    log.thin(NeededNumbers(500).savepoint)
     assert log.room(7) == 7
 
 

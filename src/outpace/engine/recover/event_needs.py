@@ -4,7 +4,8 @@ The matcher knows the events that count as used, as far as a pattern allows it:
 
 - a chain `A -> B -> C` of conditions on single events takes the first event that fits each step, so
   only the events of its matches are used, and those that an undecided match may need;
-- of other patterns that skip events without a trace, each event that fits some step may be used;
+- of other patterns that skip events without a trace, and have no `WITHIN`, each event that fits
+  some step may be used;
 - of all others every event, and of user-defined operators those that they do not say they skip.
 
 Events that open or close windows are always needed. Memory: two or three numbers for each event
@@ -14,7 +15,7 @@ Paper: Lima et al., section III-A.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
@@ -25,9 +26,9 @@ from outpace.engine.match.bits import with_bits
 from outpace.engine.match.kernel import chain_steps
 from outpace.engine.match.reach import reach_of
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.savepoint import ranges_between
+from outpace.engine.savepoint import NOTHING, Savepoint, ranges_between
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import NATURAL, integers, require
+from outpace.engine.state import NATURAL, State, integers, require
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Selection
 
@@ -252,7 +253,7 @@ class NeededNumbers:
     """
 
     at: int
-    numbers: Integers
+    numbers: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def trim(self) -> int:
@@ -263,6 +264,12 @@ class NeededNumbers:
     def skip(self) -> Integers:
         """Closed intervals of numbers between `trim` and `at` that are of no use."""
         return ranges_between(self.trim, self.numbers, self.at)
+
+    @property
+    def savepoint(self) -> Savepoint:
+        """What tells somebody which events to forget, and nothing else."""
+        nothing = State({})
+        return Savepoint("", None, self.trim, self.skip, NOTHING, self.at, 0, nothing.encode)
 
     def runs(self) -> pa.Table:
         """Return the numbers as runs of numbers that follow each other, told by small ones."""

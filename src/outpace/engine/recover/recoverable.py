@@ -52,10 +52,15 @@ from outpace.engine.recover.arrivals import (
     retained_schema,
     with_rows,
 )
-from outpace.engine.recover.event_needs import Use, use_of
+from outpace.engine.recover.event_needs import NeededNumbers, Use, use_of
 from outpace.engine.recover.match_places import GivenPlaces, PlaceColumns
 from outpace.engine.recover.partition_replay import PartitionReplay
-from outpace.engine.recover.refusals import check_recoverable, missing_events, no_state
+from outpace.engine.recover.refusals import (
+    check_recoverable,
+    compared_clocks,
+    missing_events,
+    no_state,
+)
 from outpace.engine.recover.window_replay import WindowReplay, blocks_of
 from outpace.engine.rows.times import as_integers
 from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint, is_behind
@@ -63,7 +68,7 @@ from outpace.engine.split.windows import OPEN
 from outpace.engine.state import State, require
 from outpace.engine.window_match.result import CLOSING, WindowMatches
 from outpace.engine.wire import event_ids
-from outpace.errors import DataError, StateError, UnsupportedError, missing_column
+from outpace.errors import DataError, StateError, missing_column
 
 
 class RecoverableOperator(WholeOperator):
@@ -160,11 +165,7 @@ class RecoverableOperator(WholeOperator):
                 self._acknowledge(message)
                 return [Save(self.spec.query.name, self._save())]
             case ClockExchange():
-                raise UnsupportedError(
-                    "clocks that are compared change the times of events, which are retained as "
-                    "they came",
-                    hint="compare no clocks, or save the state of the stream",
-                )
+                raise compared_clocks()
         arrived, ids = self._arrived, None
         self._before = self.front.arrived
         if arrived is not None and isinstance(message, EventsArrived):
@@ -420,8 +421,7 @@ class RecoverableOperator(WholeOperator):
         self, at: int, turn: int, skip: Integers, make: Callable[[], bytes]
     ) -> Savepoint:
         """Return a savepoint that needs what is needed now."""
-        numbers = self.needed
-        trim = (int(numbers[0]) if len(numbers) else at) - 1
+        trim = NeededNumbers(at, self.needed).trim
         first = self._given.first or self._acknowledged
         if first != NOTHING:
             self._seed = first.event, first.window

@@ -26,10 +26,7 @@ def check_recoverable(spec: OperatorSpec) -> None:
             hint="leave out flag, or save the state of the stream",
         )
     if spec.measured:
-        raise UnsupportedError(
-            "clocks that are compared change the times of events, which are retained as they came",
-            hint="say how far clocks are off, or save the state of the stream",
-        )
+        raise compared_clocks()
     if spec.instances is not None and spec.windows is None:
         raise UnsupportedError(
             "instances that share partitions without windows are not recovered by a replay",
@@ -40,6 +37,14 @@ def check_recoverable(spec: OperatorSpec) -> None:
             "partial matches that time out have no numbers, so a replay would give them again",
             hint="leave timeouts out, or resume from a saved state",
         )
+
+
+def compared_clocks() -> UnsupportedError:
+    """Return the error of a stream whose clocks are compared."""
+    return UnsupportedError(
+        "clocks that are compared change the times of events, which are retained as they came",
+        hint="say how far clocks are off, or save the state of the stream",
+    )
 
 
 def no_state() -> UnsupportedError:

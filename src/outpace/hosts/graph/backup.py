@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.recover.event_needs import NeededNumbers
-from outpace.engine.savepoint import NOTHING, MatchPlace, Savepoint
+from outpace.engine.savepoint import MatchPlace, Savepoint
 from outpace.engine.state import NATURAL, State, integer, reading, require
 
 
@@ -41,8 +41,7 @@ class Backup:
     Examples
     --------
     >>> needed = NeededNumbers(5, np.array([3]))
-    >>> savepoint = Savepoint("q", None, 2, needed.skip, NOTHING, 5, 0, State({}).encode)
-    >>> backup = Backup("falls", savepoint, 7, {"ticks": needed})
+    >>> backup = Backup("falls", needed.savepoint, 7, {"ticks": needed})
     >>> again = Backup.decode(backup.encoded)
     >>> again.operator, again.settled, again.inputs["ticks"].numbers.tolist()
     ('falls', 7, [3])
@@ -58,11 +57,6 @@ class Backup:
     def age(self) -> tuple[int, MatchPlace, int]:
         """What is greater for a later one of the operator."""
         return self.savepoint.at, self.savepoint.settled, self.settled
-
-    def savepoint_for(self, name: str) -> Savepoint:
-        """Return what a predecessor may forget."""
-        needed = self.inputs[name]
-        return replace(self.savepoint, trim=needed.trim, skip=needed.skip, at=needed.at)
 
     @cached_property
     def encoded(self) -> bytes:
@@ -95,12 +89,6 @@ class Backup:
             savepoint = Savepoint.decode(saved["savepoint"][0].as_py())
             settled, skipped = (integer(header, one, NATURAL) for one in ("settled", "skipped"))
             return Backup(str(header["operator"]), savepoint, settled, inputs, skipped)
-
-
-def taken_until(number: int) -> Savepoint:
-    """Return what says that all events before a number were taken for good."""
-    nothing = np.zeros((0, 2), np.int64)
-    return Savepoint("", None, number - 1, nothing, NOTHING, number, 0, State({}).encode)
 
 
 def keep_newest(known: dict[str, Backup], backups: Iterable[Backup]) -> None:

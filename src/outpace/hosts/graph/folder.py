@@ -1,7 +1,8 @@
 """The folder of a graph: the newest savepoints, from which a run goes on that was lost as a whole.
 
 Sources give the same events every time, so they are read again, and what savepoints do not need is
-dropped. The file is replaced as a whole. One run at a time has the folder.
+dropped. The file is replaced as a whole, and on the disk before the next one is written, so that a
+crash of the machine leaves one that can be read. One run at a time has the folder.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-
-from outpace.engine.state import State, reading, require
+from outpace.engine.state import State
 from outpace.errors import DataError, StateError
-from outpace.files.small_file import open_regular
+from outpace.files.small_file import (
+    open_regular,
+    read_regular,
+    replace_file,
+    sync_folder,
+)
 from outpace.hosts.graph.backup import Backup
 from outpace.hosts.graph.graph import Graph
-from outpace.hosts.graph.message import write_backups
+from outpace.hosts.graph.message import read_backups, write_backups
 from outpace.pattern.argument import a_path
 
 _FILE: Final = "savepoints"
@@ -42,6 +46,7 @@ class GraphFolder:
         self._path = Path(a_path(path, "the folder of a graph", error=DataError))
         with self._using():
             self._path.mkdir(parents=True, exist_ok=True)
+            sync_folder(self._path.absolute().parent)
         self._identity = graph.identity()
         self._lock = open_regular(self._path / _LOCK, os.O_RDWR | os.O_CREAT)
         #: The backups that an earlier run left, by operator, and whether there was one.
@@ -75,11 +80,9 @@ class GraphFolder:
             self._lock = -1
 
     def _write(self, backups: Mapping[str, Backup]) -> None:
-        fresh = self._path / f"{_FILE}.new"
         state = State({"graph": self._identity}, [write_backups(backups.values())])
         with self._using():
-            fresh.write_bytes(state.encode())
-            fresh.replace(self._path / _FILE)
+            replace_file(self._path / _FILE, state.encode(), durable=True)
 
     @contextmanager
     def _using(self) -> Iterator[None]:
@@ -96,15 +99,11 @@ class GraphFolder:
             ) from error
 
     def _read(self) -> None:
-        with self._using(), reading():
-            state = State.decode((self._path / _FILE).read_bytes())
+        with self._using():
+            state = State.decode(read_regular(self._path / _FILE))
             if state.numbers.get("graph") != self._identity:
                 raise StateError(
                     f"the folder '{self._path}' is that of another graph",
                     hint="go on with the graph that it was made by, or name a new folder",
                 )
-            (table,) = state.tables
-            require(table.schema.names == ["backup"], "there are no savepoints")
-            for data in table.column(0).cast(pa.binary()).to_pylist():
-                backup = Backup.decode(data)
-                self.backups[backup.operator] = backup
+            self.backups = {one.operator: one for one in read_backups(state)}

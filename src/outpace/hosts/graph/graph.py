@@ -186,27 +186,20 @@ class Graph:
         name
             The operator.
         """
-        later = self._reached_from(name)
-        root = {one.id: one.id for one in self.sources}
+        # Sources that wait for each other already: each group is apart from the others.
+        groups = [{one.id} for one in self.sources]
+        for other in self.nodes.keys() - self._reached_from(name):
+            fed = self._fed_by(other)
+            apart = [one for one in groups if not one & fed]
+            groups = [*apart, set().union(*(one for one in groups if one & fed))]
+        feeding = [self._fed_by(given) for given in self.inputs(name)]
+        return all(sum(bool(one & fed) for fed in feeding) <= 1 for one in groups)
 
-        def find(source: str) -> str:
-            while root[source] != source:
-                source = root[source]
-            return source
-
-        for other in self.nodes:
-            if other not in later:
-                first, *rest = self._fed_by(other)
-                for one in rest:
-                    root[find(one)] = find(first)
-        feeding = [{find(one) for one in self._fed_by(given)} for given in self.inputs(name)]
-        return sum(map(len, feeding)) == len(set().union(*feeding))
-
-    def _fed_by(self, name: str) -> list[str]:
+    def _fed_by(self, name: str) -> set[str]:
         """Return the sources that feed a node."""
         if name not in self.nodes:
-            return [name]
-        return sorted({one for given in self.inputs(name) for one in self._fed_by(given)})
+            return {name}
+        return {one for given in self.inputs(name) for one in self._fed_by(given)}
 
     def followers(self, name: str) -> frozenset[str]:
         """Return the operators that the matches of one come to, whatever the way.
@@ -260,9 +253,9 @@ def graph(
         take a minute.
     machines
         The machines by their names, each with an address `tcp://host:port`; it takes that port and
-        those behind it, one for each of its processes. The first one has the sources, the sinks and
-        the monitor: there the graph is run, and on the others served (`Graph.serve`). None: all
-        is on this machine.
+        those behind it, one for each of its operators. The first one has the sources, the sinks and
+        the monitor, and takes two ports more: there the graph is run, and on the others served
+        (`Graph.serve`). None: all is on this machine.
     places
         The machines of operators, by name; the others run on the first.
     keys
@@ -419,22 +412,6 @@ def _sinks(
 
 
 @dataclass(frozen=True)
-class BoundInput:
-    """An input of an operator, once its columns are known.
-
-    Parameters
-    ----------
-    name
-        What is read.
-    columns
-        The columns that go over the link.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class BoundNode:
     """An operator whose columns are known.
 
@@ -443,18 +420,23 @@ class BoundNode:
     name, spec
         The operator.
     inputs
-        What it reads.
+        The names of what it reads.
     schema
-        The columns of the events that it takes.
+        The columns of the events that it takes: those that go over each link.
     waits
         Whether inputs that are ahead are kept waiting.
     """
 
     name: str
     spec: OperatorSpec
-    inputs: tuple[BoundInput, ...]
+    inputs: tuple[str, ...]
     schema: pa.Schema
     waits: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns that it takes."""
+        return tuple(self.schema.names)
 
     def source(self, name: str) -> str | None:
         """Return what the operator knows an input by; None where it is the only one."""
@@ -482,10 +464,8 @@ def bind(graph: Graph, schemas: Mapping[str, pa.Schema]) -> dict[str, BoundNode]
             spec = _spec(graph, bound, name, inputs, schema)
             CountedOperator(spec)  # refuses what cannot be rebuilt
         kept = spec.schema if is_put_in_order(spec) else retained_schema(spec)
-        columns = tuple(kept.names)
-        ends = tuple(BoundInput(one, columns) for one in inputs)
         waits = graph.waits_safely(name)
-        bound[name] = BoundNode(name, spec, ends, kept, waits)
+        bound[name] = BoundNode(name, spec, tuple(inputs), kept, waits)
         known[name] = spec.bound.output
     return bound
 

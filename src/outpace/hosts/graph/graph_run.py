@@ -184,10 +184,10 @@ class GraphRun(WatchedRun):
                 old = self._folder is not None and not self._folder.is_new
                 self._logs[name] = make_log(sink, self._schemas[name], name, go_on=old)
         queues = {
-            (source.id, name): OutputQueue(one.inputs[0].columns, graph.queue_events)
+            (source.id, name): OutputQueue(one.columns, graph.queue_events)
             for source in graph.sources
             for name, one in bound.items()
-            if source.id in (given.name for given in one.inputs)
+            if source.id in one.inputs
         }
         self._outlet = Outlet(links, place.sources, queues)
         if self._folder is not None:

@@ -117,16 +117,30 @@ class TakenMatches:
         self.stop, self.ended, self.doubles = stop, False, 0
 
     def tables(self) -> Iterator[tuple[int, pa.Table]]:
-        """Yield what came, with the first number; it is taken for good when more is asked for."""
-        for kind, message in self.inlet.receive():
+        """Yield all that came, with the first number; it is taken for good when more is asked for.
+
+        It is one table, so that who writes to a disk waits for that once. No more comes than may be
+        on its way.
+        """
+        stop, tables, heard, count = self.stop, list[pa.Table](), False, None
+        while (came := next(self.inlet.receive(), None)) is not None:
+            kind, message = came
             if kind == "events":
-                rows, numbers = read_events(message)
-                low = int(np.searchsorted(numbers, self.stop))
+                (rows, numbers), heard = read_events(message), True
+                low = int(np.searchsorted(numbers, stop))
                 self.doubles += low
                 if low < len(numbers):
-                    yield int(numbers[low]), rows.slice(low)
-                    self.stop = int(numbers[-1]) + 1
-                self.inlet.taken(self.stop)
-                self.inlet.send("saved", number=self.stop)
+                    tables.append(rows.slice(low))
+                    stop = int(numbers[-1]) + 1
             elif kind == "end":
-                self.stop, self.ended = integer(message.numbers, "count", NATURAL), True
+                count = integer(message.numbers, "count", NATURAL)
+        if tables:
+            rows = pa.concat_tables(tables)
+            # Where some are missing this is not the next one.
+            yield stop - rows.num_rows, rows
+            self.stop = stop
+        if heard:
+            self.inlet.taken(stop)
+            self.inlet.send("saved", number=stop)
+        if count is not None:
+            self.stop, self.ended = count, True

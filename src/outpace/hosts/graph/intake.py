@@ -67,7 +67,7 @@ class LinkIntake:
         if len(numbers):
             begin = self.next
             if numbers[0] != begin or numbers[-1] != begin + len(numbers) - 1:
-                raise StateError(f"events of '{self._name}' from {begin} on were not retained")
+                raise self._not_retained(begin)
             self.next = int(numbers[-1]) + 1
             self._waiting.append(rows)
 
@@ -109,6 +109,12 @@ class LinkIntake:
             self.next = int(numbers[old - 1]) + 1
         if old < len(numbers):
             if not self.collected:
-                raise StateError(f"events of '{self._name}' that are needed were not retained")
+                raise self._not_retained(int(needed.numbers[0]))
             self.next = needed.at
         return old
+
+    def _not_retained(self, number: int) -> StateError:
+        return StateError(
+            f"events of '{self._name}' from {number} on are needed, and were not all retained",
+            hint="start from the input: with a new folder for the graph, and new logs of sinks",
+        )

@@ -29,7 +29,10 @@ def make_keys(path: Path) -> None:
             hint="name a new one; keys that machines still use are not replaced",
         ) from None
     except OSError as error:
-        raise DataError(f"cannot make '{path}': {(error.strerror or '').lower()}") from error
+        raise DataError(
+            f"cannot make '{path}': {(error.strerror or '').lower()}",
+            hint="name a file in a folder that is there, and that you may write to",
+        ) from error
     with os.fdopen(handle, "wb") as file:
         file.write(zmq.curve_keypair()[1] + b"\n")
 

@@ -19,7 +19,7 @@ from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils.monitor import recv_monitor_message
 
 from outpace.errors import DataError
-from outpace.hosts.graph.message import write
+from outpace.hosts.graph.message import MESSAGE_BYTES, write
 from outpace.hosts.graph.placement import Address
 
 #: Milliseconds between two signs of life on a quiet connection, and without any until it is lost.
@@ -30,6 +30,8 @@ _PATIENCE_S: Final = 5.0
 _TURN_S: Final = 0.05
 #: Who connects has so many seconds to say that it may, before it counts as refused.
 _HANDSHAKE_S: Final = 1.0
+#: So many more bytes at most has a message that is encrypted.
+_SEAL_BYTES: Final = 64
 #: Milliseconds that the last word may take.
 LINGER_MS: Final = 500
 
@@ -90,10 +92,14 @@ class Links:
         self._context.destroy(patience_ms)
 
     def _open(self, kind: int) -> zmq.Socket[bytes]:
-        """Return a socket that holds what it is given: who gives it knows how much that may be."""
+        """Return a socket that holds what it is given: who gives it knows how much that may be.
+
+        Anybody may give it something, so each part of a message is of a bounded size.
+        """
         socket = self._context.socket(kind)
         for option in (zmq.LINGER, zmq.SNDHWM, zmq.RCVHWM):
             socket.setsockopt(option, 0)
+        socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES + _SEAL_BYTES)
         socket.setsockopt(zmq.HEARTBEAT_IVL, _SIGN_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _SILENCE_MS)
         if self._public is not None and self.secret.key is not None:

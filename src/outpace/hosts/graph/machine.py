@@ -66,9 +66,8 @@ def processes_of(
             graph.queue_events,
             place.listens(name),
         )
-        inputs = tuple(one.name for one in node.inputs)
         machine = place.places[name]
-        found.append(NodeProcess(name, machine, inputs, run_operator, setup, node.spec))
+        found.append(NodeProcess(name, machine, node.inputs, run_operator, setup, node.spec))
     for name, path in logs.items():
         called = f"{SINK_OF}{name}"
         sink = SinkSetup(called, name, path)
@@ -79,9 +78,9 @@ def processes_of(
 def _readers(graph: Graph, bound: Mapping[str, BoundNode], name: str) -> tuple[OperatorReader, ...]:
     """Return who reads an operator."""
     found = [
-        OperatorReader(one.name, one.inputs[0].columns, len(one.inputs) > 1)
+        OperatorReader(one.name, one.columns, len(one.inputs) > 1)
         for one in bound.values()
-        if name in (given.name for given in one.inputs)
+        if name in one.inputs
     ]
     if name in graph.sinks:
         found.append(OperatorReader(SINK, None, False))

@@ -24,16 +24,26 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.state import NATURAL, State, integer, integers, reading, require
-from outpace.errors import InstanceError, OutpaceError
+from outpace.errors import DataError, InstanceError, OutpaceError
 from outpace.hosts.graph.backup import Backup
 
+#: How large a message is at most: many times what wide events, or savepoints, come to. Who sends a
+#: larger one loses the connection before it is in memory.
+MESSAGE_BYTES: Final = 1 << 26
 #: Who reads what comes out of a graph.
 SINK: Final = ""
 
 
 def write(kind: str, tables: Sequence[pa.Table] = (), **numbers: Any) -> bytes:
-    """Return a message as bytes."""
-    return State({"kind": kind, **numbers}, tables).encode()
+    """Return a message as bytes; raise `DataError` where nobody would take it."""
+    data = State({"kind": kind, **numbers}, tables).encode()
+    if len(data) > MESSAGE_BYTES:
+        raise DataError(
+            f"a message between operators of a graph has {len(data):,} bytes",
+            detail=f"links take {MESSAGE_BYTES:,} at most, and it is of the kind '{kind}'",
+            hint="keep large values out of events and measures, and their keys in",
+        )
+    return data
 
 
 def read(data: bytes) -> tuple[str, State]:
@@ -50,12 +60,20 @@ def knows_secret(message: State, token: str) -> bool:
     return hmac.compare_digest(own_token.encode(errors="replace"), token.encode())
 
 
-def write_events(rows: pa.Table, numbers: Integers) -> bytes:
-    """Return events as a message; numbers without gaps are told by the first."""
+def write_events(rows: pa.Table, numbers: Integers) -> Iterator[tuple[int, bytes]]:
+    """Yield events as messages, as few as they fit in, each behind the number of its last event.
+
+    Numbers without gaps are told by the first.
+    """
+    if rows.num_rows > 1 and rows.nbytes > MESSAGE_BYTES // 2:
+        half = rows.num_rows // 2
+        yield from write_events(rows.slice(0, half), numbers[:half])
+        yield from write_events(rows.slice(half), numbers[half:])
+        return
     first = int(numbers[0])
     whole = int(numbers[-1]) - first + 1 == len(numbers)
     tables = [rows] if whole else [rows, pa.table({"number": numbers})]
-    return write("events", tables, first=first)
+    yield int(numbers[-1]), write("events", tables, first=first)
 
 
 def read_events(state: State) -> tuple[pa.Table, Integers]:

@@ -127,7 +127,7 @@ class _OperatorLoop:
         self._intakes: dict[str, LinkIntake] = {}
         self._collecting = False
         self._inlets = {
-            one.name: Inlet(member.links, one.name, node.name, member.number) for one in node.inputs
+            one: Inlet(member.links, one, node.name, member.number) for one in node.inputs
         }
         #: Who has said which backups it keeps, before there is anything else.
         self._welcomed: set[str] = set()

@@ -17,10 +17,11 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.recover.event_needs import NeededNumbers
 from outpace.engine.savepoint import Savepoint
 from outpace.engine.state import NATURAL, State, integer
 from outpace.errors import OutpaceError
-from outpace.hosts.graph.backup import Backup, keep_newest, taken_until
+from outpace.hosts.graph.backup import Backup, keep_newest
 from outpace.hosts.graph.links import Links
 from outpace.hosts.graph.message import (
     knows_secret,
@@ -137,9 +138,10 @@ class OutputQueue:
             left = self.log.count_from(self._sent)
             while (count := min(left, left + open_now, MESSAGE_EVENTS)) > 0:
                 rows, numbers = self.log.events(self._sent, count)
-                yield write_events(rows, numbers)
+                for last, message in write_events(rows, numbers):
+                    self._sent = last + 1
+                    yield message
                 left -= count
-                self._sent = int(numbers[-1]) + 1
             if left:
                 return
         self._sent = max(self._sent, self.log.came)
@@ -183,7 +185,7 @@ class Outlet:
         for (node, reader), queue in self.queues.items():
             backup = self.backups.get(reader)
             if backup is not None and node in backup.inputs:
-                queue.thin(backup.savepoint_for(node))
+                queue.thin(backup.inputs[node].savepoint)
 
     def receive(self) -> None:
         """Hear all that readers say."""
@@ -221,7 +223,8 @@ class Outlet:
         elif kind == "saved" and message.tables:
             self.keep(read_backups(message))
         elif kind == "saved":
-            queue.thin(taken_until(integer(numbers, "number", NATURAL)))
+            taken = integer(numbers, "number", NATURAL)
+            queue.thin(NeededNumbers(taken).savepoint)
 
     def _welcome(self, peer: bytes, message: State) -> None:
         numbers = message.numbers

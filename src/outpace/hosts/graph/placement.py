@@ -1,8 +1,8 @@
 """Which operator of a graph runs on which machine, and where each process listens.
 
 The first machine has the sources, the sinks and the monitor. A machine takes the port of its
-address and those behind it, one for each process that listens, so that a firewall can be told. What
-others could read on the way needs keys.
+address and those behind it, one for each of its operators, behind two more of the first machine, so
+that a firewall can be told. What others could read on the way needs keys.
 
 A graph without machines is one on one machine, with any free ports of its loopback.
 """
@@ -238,6 +238,6 @@ def _check(placed: Placement) -> None:
             if other != name:
                 raise BindError(
                     f"machines '{other}' and '{name}' both need port {port} of {address.host}",
-                    hint=f"'{other}' takes as many ports as it has processes: "
-                    f"{placed.ports(other)[0]} to {placed.ports(other)[-1]}",
+                    hint=f"'{other}' takes a port for each of its operators, and the first machine "
+                    f"two more: {placed.ports(other)[0]} to {placed.ports(other)[-1]}",
                 )

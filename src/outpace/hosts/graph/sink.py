@@ -1,6 +1,8 @@
 """The process of a sink: it appends matches to an event log, each once, whoever is lost.
 
-The offset of a match in the log is its number, so the log itself says which one comes next.
+The offset of a match in the log is its number, so the log itself says which one comes next. Matches
+are acknowledged when they are on the disk: they never come again, so that not even a crash of the
+machine may take them.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ def _writer(path: str) -> Writer:
     end = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            return Log.open(path).writer(sync="never")
+            return Log.open(path).writer(sync="always")
         except DataError:
             if time.monotonic() > end:
                 raise

@@ -117,7 +117,10 @@ class OperatorStream:
             savepoint, Savepoint, "what save returns", hint="write op.recover.Savepoint.of(...)"
         )
         if savepoint.query != self._identity:
-            raise StateError("the savepoint belongs to another operator")
+            raise StateError(
+                "the savepoint belongs to another operator",
+                hint="write the name of the operator as the first argument of Savepoint.of",
+            )
         if savepoint.at != self.log.came:
             raise StateError(
                 f"the savepoint knows of {savepoint.at} events, but {self.log.came} have come",
@@ -140,7 +143,10 @@ class OperatorStream:
         if self._failed:
             raise DataError("an earlier push failed", hint="go on with a new operator and the log")
         if not self.log.is_free_for(self):
-            raise DataError("another stream goes on with the retained log")
+            raise DataError(
+                "another stream goes on with the retained log",
+                hint="push to that one, or go on with a new operator and the log",
+            )
 
     def _replay(self) -> None:
         savepoint, settled = self.log.savepoint, (-1, -1)

@@ -111,8 +111,9 @@ class RecoverableStream(StreamMatcher):
         """
         self._check()
         rows = self._rows(data, source)
-        self.make_room(rows.num_rows)
-        self.log.check_room(rows.num_rows)
+        if self.make_room(rows.num_rows) < rows.num_rows:
+            self.log.check_room(rows.num_rows)
+        # Another table, which is not known as the matches of a stream: the log lacks their ids.
         return super().push(rows.slice(0), source)
 
     def make_room(self, events: int) -> int:
@@ -128,9 +129,11 @@ class RecoverableStream(StreamMatcher):
         int
             How many of them it has room for.
         """
-        if self.log.room(events) < events and self._operator is not None:
+        room = self.log.room(events)
+        if room < events and self._operator is not None:
             self._save(self.operator)
-        return self.log.room(events)
+            room = self.log.room(events)
+        return room
 
     def acknowledge(self, x: int | None = None, y: int | None = None) -> Savepoint:
         """Say that matches have been taken for good, and drop what is not needed for others.

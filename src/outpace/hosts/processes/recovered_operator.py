@@ -107,7 +107,8 @@ class RecoveredOperator(AnsweredAtOnce):
         rows = stimulus.rows
         while rows.num_rows:
             size = self._stream.make_room(rows.num_rows)
-            self._stream.log.check_room(size or rows.num_rows)
+            if not size:
+                self._stream.log.check_room(rows.num_rows)
             yield from self._step(replace(stimulus, rows=rows.slice(0, size)))
             rows = rows.slice(size)
 

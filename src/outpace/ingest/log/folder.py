@@ -21,7 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from outpace.errors import DataError, did_you_mean
-from outpace.files.small_file import read_small
+from outpace.files.small_file import read_small, sync_folder
 from outpace.ingest.log.frame import LIMIT
 from outpace.pattern.argument import a_path, a_text, a_whole_number, an_instance
 from outpace.pattern.types import is_instant, type_name
@@ -158,7 +158,8 @@ def write_about(folder: Path, name: str, about: Mapping[str, object], thing: str
             file.flush()
             os.fsync(file.fileno())
         part.rename(folder / name)
-        sync_folder(folder)
+        for one in (folder, folder.absolute().parent):
+            sync_folder(one)
     except OSError as error:
         raise DataError(f"cannot make a {thing} in '{folder}'", detail=str(error)) from error
 
@@ -199,15 +200,6 @@ def read_about(path: Path, format: str, version: int, thing: str, hint: str) -> 
     if not whole:
         raise DataError(f"'{path}' is damaged", detail="it is not what its checksum says")
     return content
-
-
-def sync_folder(path: Path) -> None:
-    """Make names of files durable."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _checksum(about: Mapping[str, object]) -> int:

@@ -17,7 +17,7 @@ from outpace.engine.recover.event_needs import NeededNumbers
 from outpace.engine.recover.graph_operator import CountedOperator
 from outpace.engine.recover.recoverable import savepoint_of
 from outpace.engine.state import State
-from outpace.hosts.graph.backup import Backup, keep_newest, taken_until
+from outpace.hosts.graph.backup import Backup, keep_newest
 from outpace.hosts.graph.graph import BoundNode, bind
 from outpace.hosts.graph.intake import LinkIntake
 from outpace.hosts.graph.outlet import OutputQueue
@@ -48,7 +48,7 @@ def take_all(operator: CountedOperator, links: dict[str, LinkIntake]) -> list[di
 def test_the_exchange_of_figure_4() -> None:
     """The ack of θ, made of c and d, trims the predecessor's queue from ⟨a, b, c, d⟩ to ⟨c, d⟩."""
     node = node_of(pairs("c", "d").over(WINDOWS, duplicates=True), "predecessor")
-    before = OutputQueue(node.inputs[0].columns, most=100)
+    before = OutputQueue(node.columns, most=100)
     after = OutputQueue(None, most=100)
     operator, intake = CountedOperator(node.spec), LinkIntake("predecessor")
     # 1: a, b, c and d are sent, and backed up.
@@ -60,7 +60,7 @@ def test_the_exchange_of_figure_4() -> None:
     after.append(matches_of(operator.step(EventsArrived(*intake.pop()))))
     assert (after.log.came, after.acknowledged) == (1, 0)
     # 3: the successor acknowledges it.
-    after.thin(taken_until(1))
+    after.thin(NeededNumbers(1).savepoint)
     # 4: it is deleted, and a savepoint is computed and goes upstream.
     assert len(after.log) == 0
     savepoint = savepoint_of(operator.step(RowsAcknowledged(after.acknowledged)))
@@ -68,7 +68,7 @@ def test_the_exchange_of_figure_4() -> None:
     backup = Backup.decode(Backup("A", savepoint, operator.settled, inputs).encoded)
     assert (backup.savepoint.trim, backup.settled) == (1, 1)
     # 5: so the predecessor's queue is trimmed.
-    before.thin(backup.savepoint_for("predecessor"))
+    before.thin(backup.inputs["predecessor"].savepoint)
     assert before.log.events()[0]["k"].to_pylist() == ["c", "d"]
 
 
@@ -99,7 +99,7 @@ def test_events_of_two_predecessors_come_back_with_the_numbers_that_they_had(
     backup = Backup.decode(Backup("A", savepoint, operator.settled, inputs).encoded)
     again = {name: LinkIntake(name, backup.inputs[name]) for name in own}
     for name, queue in queues.items():
-        queue.thin(backup.savepoint_for(name))
+        queue.thin(backup.inputs[name].savepoint)
         rows, numbers = queue.log.events() if queue.log.came else (whole, np.arange(0))
         for at in range(len(numbers)):
             again[name].take(rows.slice(at, 1), numbers[at : at + 1])
@@ -134,13 +134,13 @@ def test_needed_numbers_are_told_by_runs(numbers: set[int], more: int) -> None:
 
 def test_a_backup_is_small_however_much_windows_hold() -> None:
     needed = NeededNumbers(10**6, np.arange(10, 10**6))
-    assert len(Backup("A", taken_until(9), 0, {"east": needed}).encoded) < 2000
+    assert len(Backup("A", NeededNumbers(9).savepoint, 0, {"east": needed}).encoded) < 2000
 
 
 def test_the_newest_backup_is_kept() -> None:
     known: dict[str, Backup] = {}
     needed = NeededNumbers(9, np.zeros(0, np.int64))
-    made = [Backup("A", taken_until(at), 0, {"east": needed}) for at in (3, 9, 5)]
+    made = [Backup("A", NeededNumbers(at).savepoint, 0, {"east": needed}) for at in (3, 9, 5)]
     keep_newest(known, made)
     assert known["A"] is made[1]
 
@@ -166,9 +166,9 @@ def test_events_that_nobody_retained_are_missed() -> None:
     intake = LinkIntake("east")
     rows = pa.table({"ts": range(9), "k": list("abcababca")}, SCHEMA)
     intake.take(rows.slice(0, 2), np.arange(2))
-    with pytest.raises(op.StateError, match="events of 'east' from 2 on were not retained"):
+    with pytest.raises(op.StateError, match="events of 'east' from 2 on are needed"):
         intake.take(rows.slice(3), np.arange(3, 9))
     again = LinkIntake("east", NeededNumbers(5, np.array([1, 3])))
     again.take(rows.slice(3, 1), np.array([3]))
-    with pytest.raises(op.StateError, match="events of 'east' that are needed were not retained"):
+    with pytest.raises(op.StateError, match="events of 'east' from 1 on are needed"):
         again.take(rows.slice(5), np.arange(5, 9))

@@ -11,7 +11,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.graphs import WINDOWS, PacedRows, chain, diamond, expected, letters
@@ -19,6 +21,8 @@ from support.graphs import WINDOWS, PacedRows, chain, diamond, expected, letters
 import outpace as op
 from outpace.engine.state import State
 from outpace.hosts.graph.message import read_backups
+from outpace.ingest.log.folder import open_folder
+from outpace.ingest.log.frame import read_mark
 
 PROGRAM = """
 import sys
@@ -82,6 +86,21 @@ def check(folder: Path, shape: str, kind: str, count: int) -> None:
     assert op.log.open(folder / "log").read().equals(want)
 
 
+def settled_before(saved: Path, last: int) -> Callable[[int], None]:
+    """Let a source send its last batch when matches are acknowledged that the folder knows of."""
+
+    def settled() -> bool:
+        backups = read_backups(State.decode(saved.read_bytes()))
+        return any(one.operator == "three" and one.settled for one in backups)
+
+    def wait(number: int) -> None:
+        end = time.monotonic() + 60
+        while number == last and not settled() and time.monotonic() < end:
+            time.sleep(0.05)
+
+    return wait
+
+
 def test_a_run_that_is_killed_as_a_whole_goes_on(tmp_path: Path) -> None:
     assert lost_and_run_again(tmp_path, "chain", "count", 6000, seed=1, kills=1) == 1
     check(tmp_path, "chain", "count", 6000)
@@ -114,30 +133,21 @@ def test_what_comes_out_here_and_was_taken_does_not_come_again(tmp_path: Path) -
     rows = letters(4000, 1)
     operators = chain(WINDOWS["time"])
     want = expected(rows, operators)["three"]
-    graph = op.graph(PacedRows("events", rows=rows), operators)
+    wait = settled_before(tmp_path / "graph" / "savepoints", 99)
+    graph = op.graph(PacedRows("events", rows=rows, before=wait), operators)
     with graph.run(tmp_path / "graph") as run:
         first = run.tables()["three"]
     assert first.equals(want)
     with graph.run(tmp_path / "graph") as run:
         again = run.tables()["three"]
     # What was acknowledged before the last savepoint does not; the rest comes as it was.
+    assert again.num_rows < want.num_rows
     assert again.equals(want.slice(want.num_rows - again.num_rows))
 
 
 def test_a_log_that_has_less_than_before_is_refused(tmp_path: Path) -> None:
     """Matches that were acknowledged do not come again, so they would be missing for ever."""
-    saved = tmp_path / "graph" / "savepoints"
-
-    def settled() -> bool:
-        backups = read_backups(State.decode(saved.read_bytes()))
-        return any(one.operator == "three" and one.settled for one in backups)
-
-    def wait(number: int) -> None:
-        """Send the last events when matches are acknowledged, which the folder knows of."""
-        end = time.monotonic() + 60
-        while number == 49 and not settled() and time.monotonic() < end:
-            time.sleep(0.05)
-
+    wait = settled_before(tmp_path / "graph" / "savepoints", 49)
     source = PacedRows("events", rows=letters(2000, 1), before=wait)
     graph = op.graph(source, chain(WINDOWS["count"]), {"three": tmp_path / "log"})
     with graph.run(tmp_path / "graph") as run:
@@ -162,6 +172,10 @@ def test_folders_of_others_are_refused(tmp_path: Path) -> None:
     with pytest.raises(op.StateError) as caught:
         graph.run(tmp_path)
     assert str(tmp_path / "savepoints") in str(caught.value)
+    (tmp_path / "savepoints").unlink()
+    os.mkfifo(tmp_path / "savepoints")
+    with pytest.raises(op.DataError, match="is no regular file"):
+        graph.run(tmp_path)
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "inside"):
         with pytest.raises(op.DataError, match="cannot keep savepoints in"):
@@ -180,17 +194,17 @@ def test_a_disk_without_room_ends_the_run_and_the_next_one_goes_on(
         if full and number == 49:
             refused.wait(60)
 
-    def write(path: Path, data: bytes) -> int:
-        if full:
+    def write(path: Path, *args: Any, **settings: Any) -> Any:
+        if full and path.name == "savepoints.new":
             refused.set()
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write_bytes(path, data)
+        return opens(path, *args, **settings)
 
     source = PacedRows("events", rows=rows, before=wait)
     graph = op.graph(source, operators, {"three": tmp_path / "log"})
 
-    write_bytes = Path.write_bytes
-    monkeypatch.setattr(Path, "write_bytes", write)
+    opens = Path.open
+    monkeypatch.setattr(Path, "open", write)
     with graph.run(tmp_path / "graph") as run:
         full = True
         with pytest.raises(op.DataError, match=r"cannot keep savepoints in .*: no space left"):
@@ -200,6 +214,38 @@ def test_a_disk_without_room_ends_the_run_and_the_next_one_goes_on(
         run.tables()
     want = expected(rows, operators)["three"]
     assert op.log.open(tmp_path / "log").read().equals(want)
+
+
+def test_what_is_acknowledged_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that crashes takes what is not there, so both files say how far they are."""
+    saved, forced = tmp_path / "graph" / "savepoints", list[str]()
+    synchronise, replaces = os.fsync, Path.replace
+
+    def note(handle: int) -> None:
+        forced.append(Path(f"/proc/self/fd/{handle}").resolve().name)
+        synchronise(handle)
+
+    def replace(path: Path, target: Path) -> Path:
+        forced.append("replaced")
+        return replaces(path, target)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(Path, "replace", replace)
+    wait = settled_before(saved, 49)
+    source = PacedRows("events", rows=letters(2000, 1), before=wait)
+    graph = op.graph(source, chain(WINDOWS["count"]), {"three": tmp_path / "log"})
+    with graph.run(saved.parent) as run:
+        run.tables()
+    ended = [place for place, name in enumerate(forced) if name == "replaced"]
+    assert len(ended) > 1
+    for place in ended:
+        assert (forced[place - 1], forced[place + 1]) == ("savepoints.new", "graph")
+    folder = open_folder(tmp_path / "log")
+    mark = read_mark(folder.index_file(0).read_bytes(), folder.salt)
+    assert mark is not None
+    assert mark.stop == op.log.open(tmp_path / "log").stop > 0
 
 
 def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -143,9 +143,9 @@ def test_inputs_that_are_ordered_by_text_are_refused() -> None:
 
 def test_columns_that_inputs_have_in_common_go_over_the_links() -> None:
     bound = bind(op.graph(EVENTS, diamond(WINDOWS["count"])), {"events": SCHEMA})
-    assert set(bound["left"].inputs[0].columns) == {"ts", "k", "v"}
-    assert [one.name for one in bound["join"].inputs] == ["right", "left"]
-    assert set(bound["join"].inputs[0].columns) == {"at", "begin", "v"}
+    assert set(bound["left"].columns) == {"ts", "k", "v"}
+    assert bound["join"].inputs == ("right", "left")
+    assert set(bound["join"].columns) == {"at", "begin", "v"}
 
 
 def test_an_operator_without_events_is_left_out() -> None:

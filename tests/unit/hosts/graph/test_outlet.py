@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,11 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
+import outpace as op
 from outpace.engine.recover.event_needs import NeededNumbers
-from outpace.hosts.graph.backup import taken_until
-from outpace.hosts.graph.inlet import Inlet
+from outpace.hosts.graph.inlet import Inlet, TakenMatches
 from outpace.hosts.graph.links import Links, Secret
-from outpace.hosts.graph.message import read, read_events, write
+from outpace.hosts.graph.message import MESSAGE_BYTES, read, read_events, write
 from outpace.hosts.graph.outlet import Outlet, OutputQueue
 from outpace.hosts.graph.placement import Address
 from outpace.ingest.retained_log import RetainedLog
@@ -70,8 +70,7 @@ def test_who_has_lost_all_gets_what_is_retained_and_who_has_not_gets_the_rest(
         queue.append(rows(first, first + 3 + (first == 0)))
     assert len(sent(queue)[0]) == 10
     needed = NeededNumbers(8, np.array([3, 6]))
-    savepoint = taken_until(8)
-    queue.thin(replace(savepoint, trim=needed.trim, skip=needed.skip))
+    queue.thin(needed.savepoint)
     assert queue.acknowledged == 3
     queue.begin_at(None)
     assert sent(queue)[0] == [3, 6, 8, 9]
@@ -102,8 +101,7 @@ def test_a_source_that_is_read_again_never_waits_for_what_is_not_needed(
     at = sum(sizes) + 1
     needed = NeededNumbers(at, np.unique([one for one in wanted if one < at]).astype(np.int64))
     queue = OutputQueue(None, most=most)
-    savepoint = taken_until(at)
-    queue.thin(replace(savepoint, trim=needed.trim, skip=needed.skip))
+    queue.thin(needed.savepoint)
     queue.begin_at(None)
     came, begin = list[int](), 0
     for size in [*sizes, 1, 3]:
@@ -127,8 +125,7 @@ def test_a_retained_log_knows_how_many_events_come_from_a_number_on(
     log = RetainedLog()
     log.append(rows(0, 41))
     needed = NeededNumbers(41, np.unique(kept).astype(np.int64))
-    savepoint = taken_until(41)
-    log.thin(replace(savepoint, trim=needed.trim, skip=needed.skip))
+    log.thin(needed.savepoint)
     log.append(rows(41, 41 + fresh))
     assert log.count_from(number) == int((log.events()[1] >= number).sum())
 
@@ -138,6 +135,29 @@ def links() -> Iterator[Links]:
     links = Links(Secret("secret"))
     yield links
     links.close()
+
+
+def test_matches_are_acknowledged_when_they_are_taken_and_not_before(links: Links) -> None:
+    """Who takes them may wait for a disk meanwhile, once for all that came."""
+    queue = OutputQueue(None, most=100)
+    outlet = Outlet(links, HERE, {("one", "two"): queue})
+    taken = TakenMatches(Inlet(links, "one", "two"), stop=2)
+    taken.inlet.connect(outlet.address, taken.stop)
+    heard(outlet)
+    for first in (0, 4, 8):
+        queue.append(rows(first, first + 4))
+        outlet.send()
+    came = list[int]()
+    while len(came) < 10:
+        assert taken.inlet.socket is not None
+        assert taken.inlet.socket.poll(5000)
+        for first, table in taken.tables():
+            outlet.receive()
+            assert queue.acknowledged <= first == 2 + len(came)
+            came += table["x"].to_pylist()
+    assert came == list(range(2, 12))
+    while queue.acknowledged < 12:
+        heard(outlet)
 
 
 def heard(outlet: Outlet) -> None:
@@ -168,6 +188,48 @@ def test_a_lost_reader_that_is_heard_late_takes_no_place(links: Links) -> None:
     outlet.send()
     assert answer(lives) == "events"
     assert outlet.refused == 0
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_the_largest_message_is_taken_and_a_larger_one_costs_the_connection(sealed: bool) -> None:
+    links = Links(Secret("secret", zmq.curve_keypair()[1].decode() if sealed else None))
+    outlet = Outlet(links, HERE, {("one", "two"): OutputQueue(None, 100)})
+    knocking, reader = links.connect(outlet.address, again=False), Inlet(links, "one", "two")
+    try:
+        knocking.socket.send(bytes(MESSAGE_BYTES))
+        heard(outlet)
+        assert outlet.refused == 1
+        assert knocking.lost_for == 0
+        knocking.socket.send(bytes(MESSAGE_BYTES + 100))
+        end = time.monotonic() + 20
+        while not knocking.lost_for and time.monotonic() < end:
+            time.sleep(0.01)
+        assert knocking.lost_for
+        assert not outlet.socket.poll(0)
+        reader.connect(outlet.address, None)
+        heard(outlet)
+        assert answer(reader) == "welcome"
+    finally:
+        links.close()
+
+
+def test_wide_events_are_sent_in_several_messages_and_too_wide_ones_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    most = 1 << 16
+    monkeypatch.setattr("outpace.hosts.graph.message.MESSAGE_BYTES", most)
+    queue = OutputQueue(None, most=100)
+    wide = pa.table({"x": ["ab" * 5000] * 9, "n": range(9)})
+    queue.append(wide)
+    messages = list(queue.messages())
+    assert len(messages) > 1
+    assert all(len(one) <= most for one in messages)
+    parts = [read_events(read(one)[1]) for one in messages]
+    assert pa.concat_tables([part for part, _ in parts]).equals(wide)
+    assert [int(one) for _, numbers in parts for one in numbers] == list(range(9))
+    queue.append(pa.table({"x": ["a" * most], "n": [9]}))
+    with pytest.raises(op.DataError, match=r"operators of a graph has 6\d,\d+ bytes"):
+        list(queue.messages())
 
 
 @pytest.mark.parametrize("token", ["guess", "Schlüssel", "\ud800", 3, None, ["secret"]])
