@@ -59,24 +59,31 @@ def transfer(
 @compiled
 def receive(state: RunState, stores: Stores, vm: int, now: float) -> Stores:
     """Enqueue the sets that have arrived at a machine by now."""
-    vertices, queues, machine = state.vertices, state.queues, state.machines[vm]
+    machine = state.machines[vm]
     while machine.inbox >= 0 and stores.flights[machine.inbox].time <= now:
-        number = _pop(stores.flights, machine)
-        flight = stores.flights[number]
-        queue = queues[flight.queue]
-        _land(queue, flight.cardinality)
-        if queue.runs:
-            latency = flight.latency + (flight.time - flight.timestamp)
-            header = (flight.cardinality, flight.time, latency, flight.spread)
-            at = enqueue(queue, flight.queue, state.holds, stores.sets, stores.marks, header)
-            for position in range(queue.width):
-                stores.sets[at + position] = stores.flight_totals[number, position]
-        else:
-            drop(vertices[queue.target], flight.cardinality)
-        _release(stores.flights, stores.marks, number)
+        receive_first(state, stores, machine)
         if stores.marks[ROOM]:
-            stores = make_room(queues, stores)
+            stores = make_room(state.queues, stores)
     return stores
+
+
+@inlined
+def receive_first(state: RunState, stores: Stores, machine: Any) -> None:
+    """Enqueue the first set that is on its way to a machine; it may fill a ring."""
+    sets, flights, totals, marks = stores
+    number = _pop(flights, machine)
+    flight = flights[number]
+    queue = state.queues[flight.queue]
+    _land(queue, flight.cardinality)
+    if queue.runs:
+        latency = flight.latency + (flight.time - flight.timestamp)
+        header = (flight.cardinality, flight.time, latency, flight.spread)
+        at = enqueue(queue, flight.queue, state.holds, sets, marks, header)
+        for position in range(queue.width):
+            sets[at + position] = totals[number, position]
+    else:
+        drop(state.vertices[queue.target], flight.cardinality)
+    _release(flights, marks, number)
 
 
 @compiled_without_arrays

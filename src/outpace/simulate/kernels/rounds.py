@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from outpace.compiler.kernel import compiled_without_arrays, inlined
+from outpace.compiler.kernel import compiled_without_arrays
 from outpace.simulate.kernels.records import Floats, History, Marks, RunState
-from outpace.simulate.kernels.steps import CONSUMER, needs, open_events, turn_of
-from outpace.simulate.strategies import LEFTOVER
+from outpace.simulate.kernels.steps import CONSUMER, needs, nothing_of, open_events, turn_of
 
 
 @compiled_without_arrays
@@ -35,12 +33,6 @@ def find_ready(
             found += 1
             cost += vertex.cost
     return found, cost
-
-
-@inlined
-def nothing_of(machine: Any, tick: tuple[float, float]) -> float:
-    """Return how many instructions of a processor are not worth a turn."""
-    return float(LEFTOVER * (machine.speed / machine.processors * (tick[1] - tick[0])))
 
 
 @compiled_without_arrays

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from outpace.compiler.kernel import compiled, compiled_without_arrays, inlined
-from outpace.simulate.kernels.flights import transfer
+from outpace.simulate.kernels.flights import receive_first, transfer
 from outpace.simulate.kernels.records import (
     ROOM,
     Combining,
@@ -34,6 +34,7 @@ from outpace.simulate.kernels.rings import (
 )
 from outpace.simulate.layout import SAME_TIME
 from outpace.simulate.metrics import BIN_ENDS, BIN_GROWTH, BINS, LEAST_LATENCY
+from outpace.simulate.strategies import LEFTOVER
 from outpace.simulate.vertex_state import NOTHING
 
 WINDOWED, CONSUMER = int(VertexKind.WINDOWED), int(VertexKind.CONSUMER)
@@ -106,6 +107,12 @@ def room_limit(queues: Records, outs: Integers, vertex: Any) -> float:
 
 
 @inlined
+def nothing_of(machine: Any, tick: tuple[float, float]) -> float:
+    """Return how many instructions of a processor are not worth a turn."""
+    return float(LEFTOVER * (machine.speed / machine.processors * (tick[1] - tick[0])))
+
+
+@inlined
 def is_due(windows: Records, vertex: Any, begin: float) -> bool:
     """Return whether a vertex has a window of which an advance period has ended."""
     due = False
@@ -125,19 +132,21 @@ def run_vertices(
     dynamic: bool,
     vm: int,
     place: int,
+    span: tuple[float, float],
     begin: float,
     left: float,
     until: float,
     sent: float,
-) -> tuple[int, float, float, bool]:
+) -> tuple[int, float, float, bool, float, float]:
     """Run vertices of a machine, from a place on, one slice of time after the other.
 
-    Stops before a batch, a vertex whose window is due or during whose slice a set arrives, and
-    behind one that fills a ring: arrays that change inside of the loop would cost more than all
-    that it does. If `until` is a time, from 0 on, runs only this vertex, up to then. What was sent
-    to it later than `sent` has not arrived. Returns the place, the time, the instructions that are
-    left, and whether all that these vertices had is surely done: what they sent here went to
-    vertices behind them.
+    Stops before a batch and a vertex whose window is due, and behind what fills a ring: arrays
+    that change inside of the loop would cost more than all that it does. If `until` is a time, from
+    0 on, runs only this vertex, up to then. What was sent to it later than `sent` has not arrived.
+    Returns the place, the time, the instructions that are left, and whether all that these vertices
+    had is surely done: what they sent here went to vertices behind them. And of a slice that has
+    begun, the instructions that are left and when it ends, which is negative for none; on machines
+    of several processors vertices run beside each other, and none has begun.
     """
     alone = until >= 0.0
     done = True
@@ -146,24 +155,38 @@ def run_vertices(
     sets, flights, _, marks = stores
     machine = state.machines[vm]
     speed, count = machine.speed, machine.end - machine.first
-    arrival = flights[machine.inbox].time if machine.inbox >= 0 else math.inf
+    beside = machine.processors > 1 and not alone
+    worth = nothing_of(machine, span)
+    arrival = flights[machine.inbox].time if machine.inbox >= 0 and not alone else math.inf
+    rest, goal = 0.0, -1.0
     while place < count:
         number = placement[machine.first + place]
-        if dynamic and not holds[number]:
+        begun = goal >= 0.0
+        if dynamic and not begun and not holds[number]:
             place += 1
             continue
         vertex = vertices[number]
-        given = 0.0
-        if grant.everyone or ready[place]:
-            given = granted_to(grant, vertex.cost)
-        if dynamic:
-            given = min(given, left)
+        given = rest
+        if not begun:
+            given = 0.0
+            if grant.everyone or ready[place]:
+                given = granted_to(grant, vertex.cost)
+            if dynamic:
+                given = min(given, left)
+        start, most, rate = begin, math.inf, speed
+        if beside:
+            start, most, rate, _ = turn_of(state, sets, vertex, machine, begin, span[0], span[1])
+            sent = start
         if vertex.kind == BATCH:
             is_ready = not dynamic
             if dynamic:
-                is_ready, _ = batch_needs(state, sets, vertex, begin, sent)
-                is_ready = is_ready and (not vertex.cost or given > 0.0)
+                is_ready, needed = batch_needs(state, sets, vertex, start, sent)
+                is_ready = is_ready and most > worth and (not vertex.cost or given > 0.0)
+                given = min(given, needed)
             if is_ready:
+                if not beside:
+                    rest, goal = given, begin + given / speed
+                    left -= given
                 break
             # It may become due before the round ends.
             done = False
@@ -172,19 +195,37 @@ def run_vertices(
         waiting = waiting_events(queues, sets, vertex, sent)
         limit = room_limit(queues, outs, vertex)
         possible = min(waiting, limit) if min(waiting, limit) > NOTHING else 0.0
-        due = limit > 0.0 and is_due(windows, vertex, begin)
+        due = limit > 0.0 and is_due(windows, vertex, start)
         # A window may become due before the round ends.
         done = done and waiting - possible <= 0.0 and vertex.kind != WINDOWED
         needed = possible * vertex.cost
-        if dynamic:
-            if (vertex.cost and not given) or (not possible and not due):
+        if dynamic and not begun:
+            nothing = not possible and not due
+            if nothing or not most > worth or (vertex.cost and not given):
                 done = done and waiting <= 0.0
                 place += 1
                 continue
             given = min(given, needed)
-        end = until if alone else begin + given / speed
-        if not alone and (due or arrival <= end):
-            break
+        end = until
+        if beside:
+            if due:
+                break
+            given = min(given, most) if dynamic else given
+            left -= given
+            given = max(0.0, min(given, most))
+            begin += given / speed
+            end = max(begin, start + given / rate)
+        elif not alone:
+            if not begun:
+                rest, goal = given, begin + given / speed
+                left -= given
+            if due:
+                break
+            end = goal
+            if begin < arrival < goal:
+                end = arrival
+                given = rest * (arrival - begin) / (goal - begin)
+            rest -= given
         if vertex.cost and (given < needed or possible < waiting):
             done = False
             possible = min(possible, given / vertex.cost)
@@ -245,12 +286,22 @@ def run_vertices(
             used = events * vertex.cost
             machine.used = machine.used + used
             machine.sample_used = machine.sample_used + used
-        begin = end
-        left -= given
-        place += 1
+        if beside:
+            vertex.free = end
+        else:
+            begin = end
+        if beside or alone or end == goal:
+            goal = -1.0
+            place += 1
+        if arrival <= begin:
+            # It may be for a vertex that has run.
+            done = False
+        while arrival <= begin and not marks[ROOM]:
+            receive_first(state, stores, machine)
+            arrival = flights[machine.inbox].time if machine.inbox >= 0 else math.inf
         if alone or marks[ROOM]:
             break
-    return place, begin, left, done
+    return place, begin, left, done, rest, goal
 
 
 @inlined

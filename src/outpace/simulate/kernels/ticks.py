@@ -26,7 +26,6 @@ from outpace.simulate.kernels.rings import drop_after, enqueue, make_room, take_
 from outpace.simulate.kernels.rounds import (
     find_ready,
     forget_warm_up,
-    nothing_of,
     write_history,
 )
 from outpace.simulate.kernels.steps import (
@@ -213,15 +212,9 @@ def _run_schedule(
             grant = Grant(everyone, True, left, cost)
         else:
             grant = Grant(everyone, False, left / count, 0.0)
-        if machine.processors == 1:
-            begin, left, done, stores = _run_round(
-                state, stores, histogram, vm, begin, left, ready, grant
-            )
-        else:
-            done = False
-            begin, left, stores = _run_beside(
-                state, stores, histogram, vm, span, begin, left, ready, grant
-            )
+        begin, left, done, stores = _run_round(
+            state, stores, histogram, vm, span, begin, left, ready, grant
+        )
         if not machine.dynamic or done or left <= LEFTOVER * instructions:
             break
         everyone = False
@@ -237,6 +230,7 @@ def _run_round(
     stores: Stores,
     histogram: Floats,
     vm: int,
+    span: tuple[float, float],
     begin: float,
     left: float,
     ready: Marks,
@@ -248,23 +242,33 @@ def _run_round(
     place = machine.first - machine.first
     finished = True
     while place < machine.end - machine.first:
-        place, begin, left, done = run_vertices(
-            state, stores, histogram, ready, grant, dynamic, vm, place, begin, left, -1.0, math.inf
+        place, begin, left, done, rest, end = run_vertices(
+            state,
+            stores,
+            histogram,
+            ready,
+            grant,
+            dynamic,
+            vm,
+            place,
+            span,
+            begin,
+            left,
+            -1.0,
+            math.inf,
         )
         finished = finished and done
         if stores.marks[ROOM]:
             stores = make_room(state.queues, stores)
-        elif place < machine.end - machine.first:
-            vertex = state.vertices[state.placement[machine.first + place]]
-            given = 0.0
-            if grant.everyone or ready[place]:
-                given = granted_to(grant, vertex.cost)
-            if dynamic:
-                _, needed = needs(state, stores.sets, vertex, begin, math.inf)
-                given = min(min(given, left), needed)
-            left -= given
-            end = begin + given / machine.speed
-            stores = _run_slice(state, stores, histogram, ready, vm, place, given, begin, end)
+            stores = receive(state, stores, vm, begin)
+        elif machine.processors > 1 and place < machine.end - machine.first:
+            begin, left, stores = _run_beside(
+                state, stores, histogram, vm, place, span, begin, left, ready, grant
+            )
+            place += 1
+            finished = False
+        if end >= 0.0:
+            stores = _run_slice(state, stores, histogram, ready, vm, place, rest, begin, end)
             begin = end
             place += 1
             finished = False
@@ -293,7 +297,19 @@ def _run_alone(
             stores = close_windows(state, stores, vertex, begin, end)
         grant = Grant(True, False, instructions, 0.0)
         run_vertices(
-            state, stores, histogram, ready, grant, end < 0.0, vm, place, begin, 0.0, end, sent
+            state,
+            stores,
+            histogram,
+            ready,
+            grant,
+            end < 0.0,
+            vm,
+            place,
+            (begin, end),
+            begin,
+            0.0,
+            end,
+            sent,
         )
     if stores.marks[ROOM]:
         stores = make_room(state.queues, stores)
@@ -336,44 +352,38 @@ def _run_beside(
     stores: Stores,
     histogram: Floats,
     vm: int,
+    place: int,
     span: tuple[float, float],
     begin: float,
     left: float,
     ready: Marks,
     grant: Grant,
 ) -> tuple[float, float, Stores]:
-    """Run each vertex at most once, beside others; return the time by work, and what is left."""
+    """Run a batch or a vertex whose window is due, beside others.
+
+    Returns the time by work, and what is left.
+    """
     machine = state.machines[vm]
-    dynamic = machine.dynamic > 0
-    for place in range(machine.end - machine.first):
-        number = state.placement[machine.first + place]
-        vertex = state.vertices[number]
-        if dynamic and not state.holds[number]:
-            continue
-        start, most, speed, alone = turn_of(
-            state, stores.sets, vertex, machine, begin, span[0], span[1]
-        )
-        given = 0.0
-        if grant.everyone or ready[place]:
-            given = granted_to(grant, vertex.cost)
-        if dynamic:
-            given = min(given, left)
-            is_ready, needed = needs(state, stores.sets, vertex, start, start)
-            is_ready = is_ready and most > nothing_of(machine, span)
-            if not is_ready or (vertex.cost and not given):
-                continue
-            given = min(given, min(needed, most))
-        left -= given
-        given = max(0.0, min(given, most))
-        begin += given / machine.speed
-        alone = min(given, alone)
-        seconds = alone / (machine.speed / machine.processors) + (given - alone) / speed
-        end = max(begin, start + seconds)
-        times = (start, end, start)
-        stores = _run_alone(state, stores, histogram, ready, vm, place, given, times)
-        vertex.free = end
-        if machine.inbox >= 0:
-            stores = receive(state, stores, vm, begin)
+    vertex = state.vertices[state.placement[machine.first + place]]
+    start, most, speed, alone = turn_of(
+        state, stores.sets, vertex, machine, begin, span[0], span[1]
+    )
+    given = 0.0
+    if grant.everyone or ready[place]:
+        given = granted_to(grant, vertex.cost)
+    if machine.dynamic:
+        _, needed = needs(state, stores.sets, vertex, start, start)
+        given = min(min(given, left), min(needed, most))
+    left -= given
+    given = max(0.0, min(given, most))
+    begin += given / machine.speed
+    alone = min(given, alone)
+    seconds = alone / (machine.speed / machine.processors) + (given - alone) / speed
+    end = max(begin, start + seconds)
+    times = (start, end, start)
+    stores = _run_alone(state, stores, histogram, ready, vm, place, given, times)
+    vertex.free = end
+    stores = receive(state, stores, vm, begin)
     return begin, left, stores
 
 
