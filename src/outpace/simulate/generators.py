@@ -35,6 +35,10 @@ _DRAWS_MAX = 10**8
 #: A product such as 10 · 0.3 may lie a rounding error below the whole number that is meant.
 _ROUNDING = 1e-9
 
+#: Draws of a smaller mean are looked up in a table of so many parts of the interval from 0 to 1.
+_TABLE_MEAN = 10.0
+_PARTS = 4096
+
 #: How large a file with recorded times may be.
 _TRACE_BYTES_MAX = 2**28
 
@@ -177,7 +181,7 @@ class Poisson:
             )
         whole_events(np.array([self.rate * (last + 1) * self.grain]))
         stretches = int(last) + 1
-        drawn = np.random.default_rng(self.seed).poisson(self.rate * self.grain, stretches)
+        drawn = _draw_counts(self.rate * self.grain, stretches, self.seed)
         begins = np.concatenate(([0], np.cumsum(drawn)))
         stretch = position.astype(np.int64)
         return begins[stretch] + whole_events((position - stretch) * drawn[stretch])
@@ -297,6 +301,23 @@ def whole_events(events: NDArray[np.float64]) -> Totals:
     if not (events < EVENTS_MAX).all():
         raise ScenarioError(f"a generator makes more than {EVENTS_MAX:g} events")
     return np.floor(events + _ROUNDING).astype(np.int64)
+
+
+def _draw_counts(mean: float, count: int, seed: int) -> Totals:
+    """Draw from a Poisson distribution; more draws begin with the same ones."""
+    generator = np.random.default_rng(seed)
+    if not 0.0 < mean < _TABLE_MEAN:
+        return generator.poisson(mean, count)
+    chances = generator.random(count)
+    # How likely each number is or a smaller one; greater ones than these are less so than 1e-20.
+    ends = np.cumsum(np.exp(-mean) * np.cumprod([1.0, *(mean / np.arange(1, 64))]))
+    least = np.searchsorted(ends, np.arange(_PARTS + 1) / _PARTS, side="right")
+    # Most parts belong to one number.
+    table = np.where(np.diff(least) > 0, -1, least[:-1])
+    drawn = table[(chances * _PARTS).astype(np.int64)]
+    unsure = np.flatnonzero(drawn < 0)
+    drawn[unsure] = np.searchsorted(ends, chances[unsure], side="right")
+    return drawn
 
 
 def _check_rate(name: str, value: float) -> None:

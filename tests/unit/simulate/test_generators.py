@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,24 @@ def test_poisson_counts_have_mean_and_variance_of_the_rate_by_tick() -> None:
     counts = np.diff(Poisson(rate=2000, seed=1).totals(np.arange(0, 20_001) * 0.1))
     assert counts.mean() == pytest.approx(200, rel=0.01)
     assert counts.var() == pytest.approx(200, rel=0.05)
+
+
+@pytest.mark.parametrize("mean", [0.001, 0.5, 1.0, 9.9, 10.0, 40.0])
+def test_each_poisson_count_is_as_frequent_as_its_chance(mean: float) -> None:
+    draws = 200_000
+    totals = Poisson(rate=100 * mean, seed=3).totals(np.arange(draws + 1) * 0.01)
+    counts = np.bincount(np.diff(totals))
+    for number, found in enumerate(counts.tolist()):
+        chance = math.exp(number * math.log(mean) - mean - math.lgamma(number + 1))
+        error = math.sqrt(draws * chance * (1 - chance))
+        assert abs(found - draws * chance) < 5 * error + 3
+
+
+@pytest.mark.parametrize("mean", [0.5, 20.0])
+def test_a_longer_poisson_run_begins_with_the_shorter_one(mean: float) -> None:
+    times = np.arange(1000) * 0.1
+    generator = Poisson(rate=100 * mean, seed=4)
+    assert (generator.totals(times)[:300] == generator.totals(times[:300])).all()
 
 
 def test_poisson_counts_differ_by_seed_alone() -> None:
