@@ -38,6 +38,8 @@ EPOCH = datetime.datetime(1970, 1, 1)
 #: The most characters that all values of a column together may have where functions make them;
 #: conditions that need more are computed row by row, without keeping the values.
 MOST_TEXT = 1 << 28
+#: An element of an array takes as much as so many characters.
+ELEMENT_CHARACTERS = 8
 
 _DAY = datetime.timedelta(days=1)
 EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -212,6 +214,11 @@ def check_length(length: int) -> None:
         )
 
 
+def can_be_kept(longest: int, total: int) -> bool:
+    """Return whether values are made that have so many characters at most, and all together."""
+    return longest <= MOST_CHARACTERS and total <= MOST_TEXT
+
+
 def gathered(found: Iterable[Any]) -> list[Any]:
     """Return values as a list, unless they are too long to be kept all at once.
 
@@ -226,8 +233,7 @@ def gathered(found: Iterable[Any]) -> list[Any]:
         if isinstance(value, str | bytes):
             room -= len(value)
         elif isinstance(value, list | dict):
-            # An element takes as much as some characters.
-            room -= 8 * len(value)
+            room -= ELEMENT_CHARACTERS * len(value)
         if room < 0:
             raise DataError("the values that an expression makes are too long to be kept")
         kept.append(value)

@@ -191,7 +191,7 @@ class RandomFailures(_Change):
     --------
     >>> failures = RandomFailures(at=0.0, vm="worker", per_hour=2, repair=60, seed=1)
     >>> [(type(change).__name__, round(change.at)) for change in failures.until(3600)]
-    [('FailVM', 1929), ('RestartVM', 1989), ('FailVM', 2555), ('RestartVM', 2615)]
+    [('FailVM', 2578), ('RestartVM', 2638), ('FailVM', 3600), ('RestartVM', 3660)]
     """
 
     vm: str

@@ -30,7 +30,13 @@ from outpace.pattern import types
 from outpace.pattern.bound import Aggregate, Constant, Read, ReadPlace, walk
 from outpace.pattern.functions.aggregate import find_aggregate
 from outpace.pattern.query import RowsPerMatch
-from outpace.pattern.values import column_values, gathered, to_array
+from outpace.pattern.values import (
+    ELEMENT_CHARACTERS,
+    can_be_kept,
+    column_values,
+    gathered,
+    to_array,
+)
 
 _LEAST, _GREATEST = ("min", "bool_and", "min_by"), ("max", "bool_or", "max_by")
 _LISTED: Final = ("array_agg", "collect_list", "listagg")
@@ -343,9 +349,12 @@ def _computed(
 
 
 def _listed(node: Aggregate, values: pa.Array, takes: Integers, sizes: Integers) -> pa.Array | None:
+    """Return lists of takes, or texts of them; None where they are too long to be kept."""
+    text = node.function == "listagg"
     if len(takes) > np.iinfo(np.int32).max:
         return None
-    text = node.function == "listagg"
+    if not text and not can_be_kept(_most(sizes), ELEMENT_CHARACTERS * len(takes)):
+        return None
     kind = pa.list_(node.type) if text else node.type
     items = values.take(pa.array(takes)).cast(kind.value_type)
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
@@ -355,7 +364,16 @@ def _listed(node: Aggregate, values: pa.Array, takes: Integers, sizes: Integers)
         return lists
     last = node.arguments[-1]
     separator = last.value if len(node.arguments) > 1 and isinstance(last, Constant) else ""
-    return pc.binary_join(lists, separator or "")
+    separator = str(separator or "")
+    before = np.append(0, np.cumsum(pc.utf8_length(items).to_numpy(zero_copy_only=False)))
+    lengths = before[ends[1:]] - before[ends[:-1]] + len(separator) * np.maximum(sizes - 1, 0)
+    if not can_be_kept(_most(lengths), int(lengths.sum())):
+        return None
+    return pc.binary_join(lists, separator)
+
+
+def _most(lengths: Integers) -> int:
+    return int(lengths.max(initial=0))
 
 
 def _spread(name: str, numbers: Numbers, taken: _Taken) -> pa.Array:

@@ -29,7 +29,7 @@ from outpace.pattern.functions.function import (
     returns,
     unsuitable,
 )
-from outpace.pattern.values import MOST_CHARACTERS, MOST_TEXT, check_length
+from outpace.pattern.values import MOST_CHARACTERS, can_be_kept, check_length
 
 #: The longest regular expression.
 MOST_SOUGHT = 10_000
@@ -341,7 +341,7 @@ def _replaced_column(_: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     _check_columns(replacement_steps(length, pattern), pattern)
     # A text may have so many parts; the row evaluator counts them where that is too much.
     most = replaced_length(length, length + 1, replacement)
-    if most > MOST_CHARACTERS or most * len(column) > MOST_TEXT:
+    if not can_be_kept(most, most * len(column)):
         raise unsuitable("long texts")
     return pc.replace_substring_regex(column, pattern, replacement_template(replacement))
 

@@ -31,7 +31,7 @@ from outpace.pattern.functions.function import (
     unify,
     unsuitable,
 )
-from outpace.pattern.values import MOST_CHARACTERS, MOST_TEXT, check_length, joined_text
+from outpace.pattern.values import MOST_CHARACTERS, can_be_kept, check_length, joined_text
 
 #: So many characters to trim are looked through one by one.
 _FEW_CHARACTERS = 32
@@ -156,7 +156,7 @@ def _joined_columns(node: Apply, operands: Sequence[ArrowOperand]) -> pa.Array:
     parts = [operand.cast(node.type) for operand in operands]
     length = sum(map(longest, parts))
     most = length * max(len(part) for part in parts if isinstance(part, pa.Array))
-    if length > MOST_CHARACTERS or most > MOST_TEXT:
+    if not can_be_kept(length, most):
         raise unsuitable("long texts")
     return pc.binary_join_element_wise(*parts, pa.scalar("", node.type))
 

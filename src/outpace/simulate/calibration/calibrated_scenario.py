@@ -91,9 +91,9 @@ def calibrated(
     >>> from outpace.simulate.calibration.estimates import Estimate
     >>> costs = Costs(0.5, Estimate(3e-6, True), Estimate(2e-6, True), 400_000)
     >>> scenario = calibrated(MeasuredRun("w2k"), costs, 0.01, mips=1000, rate=100_000)
-    >>> scenario.queries[0].vertices[1]
-    BatchOperator(id='match', instructions=6000.0, interval=2.0, setup=500000000.0,
-                  events_max=1000000, queue=None, parallelism=2)
+    >>> match = scenario.queries[0].vertices[1]
+    >>> match.instructions, match.interval, match.setup, match.parallelism
+    (6000.0, 2.0, 500000000.0, 2)
     """
     speed = mips * 1e6
     match = BatchOperator(
