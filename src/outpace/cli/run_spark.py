@@ -23,15 +23,9 @@ from outpace.errors import DataError, OutpaceError, UnsupportedError
 from outpace.files.parquet import FileList
 from outpace.files.text import TextList
 from outpace.hosts.spark.files import rows_frame
-from outpace.hosts.spark.schema import arrow_schema
+from outpace.hosts.spark.schema import TIME_FORMATS, arrow_schema
 from outpace.hosts.spark.sql import sql
 from outpace.pattern.query import Query
-
-#: Times with all their microseconds: Spark's own formats stop at milliseconds.
-_TIMES: Final = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
 
 #: How Spark writes text, so that what is written can be read again without loss.
 TEXT_OPTIONS: Final = {
@@ -39,9 +33,9 @@ TEXT_OPTIONS: Final = {
         "escape": '"',
         "ignoreLeadingWhiteSpace": "false",
         "ignoreTrailingWhiteSpace": "false",
-        **_TIMES,
+        **TIME_FORMATS,
     },
-    DataFormat.JSON: {"ignoreNullFields": "false", **_TIMES},
+    DataFormat.JSON: {"ignoreNullFields": "false", **TIME_FORMATS},
     DataFormat.PARQUET: {},
 }
 

@@ -38,7 +38,7 @@ from outpace.pattern.duration import parse_duration
 from outpace.report.plots import curve, style
 from outpace.simulate import read_scenario, simulate
 from outpace.simulate.catalogue import Catalogue
-from outpace.simulate.outcome import Interval, Outcome, Repeated, is_random, outcome_of, repeat
+from outpace.simulate.outcome import Interval, Repeated, RunSummary, is_random, outcome_of, repeat
 from outpace.simulate.plan_target import LatencyTarget
 from outpace.simulate.result import Result
 from outpace.simulate.run import Engine
@@ -244,7 +244,7 @@ def compare_rows(first: Repeated, second: Repeated) -> list[dict[str, Any]]:
     Runs with the same number have the same seeds, so the interval is that of their differences.
     """
     rows = []
-    for field in fields(Outcome):
+    for field in fields(RunSummary):
         pairs = [
             (getattr(a, field.name), getattr(b, field.name))
             for a, b in zip(first.outcomes, second.outcomes, strict=True)

@@ -53,7 +53,7 @@ from outpace.simulate.model import (
 )
 from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers
 from outpace.simulate.optimise import Optimum, optimise
-from outpace.simulate.outcome import Interval, Outcome, Repeated, outcome_of, repeat
+from outpace.simulate.outcome import Interval, Repeated, RunSummary, outcome_of, repeat
 from outpace.simulate.placement import FirstFit, LoadBalanced, NetworkAware, place
 from outpace.simulate.placement_choice import Optimised, placed
 from outpace.simulate.placement_flow import mean_rates
@@ -108,7 +108,6 @@ __all__ = [
     "OperatorModel",
     "Optimised",
     "Optimum",
-    "Outcome",
     "PairedOutput",
     "Poisson",
     "Producer",
@@ -118,6 +117,7 @@ __all__ = [
     "Repeated",
     "RestartVM",
     "Result",
+    "RunSummary",
     "Scenario",
     "SetRate",
     "ShareOutput",

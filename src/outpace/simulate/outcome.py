@@ -30,7 +30,7 @@ _SURE: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunSummary:
     """A run in a few numbers.
 
     Parameters
@@ -61,7 +61,7 @@ class Outcome:
     price: float
 
 
-def outcome_of(result: Result) -> Outcome:
+def outcome_of(result: Result) -> RunSummary:
     """Return a run in a few numbers; instances of a rule count together.
 
     Parameters
@@ -85,7 +85,7 @@ def outcome_of(result: Result) -> Outcome:
         copies.setdefault(name.partition("/")[2] if result.scaled else name, []).append(place)
     vms = result.vms()
     used = [part for part in vms["utilisation"].to_pylist() if not math.isnan(part)]
-    whole = Outcome(
+    whole = RunSummary(
         *(0.0, 0.0, 0.0, 0.0),
         throughput=math.inf,
         loss=0.0,
@@ -98,7 +98,7 @@ def outcome_of(result: Result) -> Outcome:
     return whole
 
 
-def _with_consumer(whole: Outcome, result: Result, places: list[int]) -> Outcome:
+def _with_consumer(whole: RunSummary, result: Result, places: list[int]) -> RunSummary:
     """Return an outcome that a consumer counts in, whose copies are at these places."""
     recording = result.recording
     events = recording.events[places]
@@ -172,7 +172,7 @@ class Repeated:
         One for each run.
     """
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RunSummary, ...]
 
     def interval(self, name: str) -> Interval:
         """Return the mean of a number of the outcomes, with its interval.
@@ -180,9 +180,9 @@ class Repeated:
         Parameters
         ----------
         name
-            The name of a field of `Outcome`.
+            The name of a field of `RunSummary`.
         """
-        if name not in {field.name for field in fields(Outcome)}:
+        if name not in {field.name for field in fields(RunSummary)}:
             raise ScenarioError(f"an outcome has no {name!r}")
         return Interval.of([getattr(outcome, name) for outcome in self.outcomes])
 

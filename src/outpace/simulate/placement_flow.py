@@ -129,14 +129,14 @@ def mean_rates(queries: Sequence[QueryModel], seconds: float) -> dict[str, float
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class Bottleneck:
     """Something that can be busy, and which part of the time it is; above 1 it cannot keep up."""
 
     what: str
     part: float
 
 
-def busiest(scenario: Scenario) -> Busy:
+def busiest(scenario: Scenario) -> Bottleneck:
     """Return what is busy for the greatest part of the time, at the rates of a scenario.
 
     A VM is, or the processors that one vertex may use, the batches of a vertex, or a link. Changes
@@ -153,7 +153,7 @@ def busiest(scenario: Scenario) -> Busy:
     >>> query = QueryModel("q", (Producer("in", Uniform(60)), OperatorModel("op", 1e6),
     ...                          Consumer("out")), (Edge("in", "op"), Edge("op", "out")))
     >>> busiest(Scenario((query,), (VM("worker", mips=100, processors=4),), duration=20))
-    Busy(what="'op', which uses 1 of 4 processors", part=0.6)
+    Bottleneck(what="'op', which uses 1 of 4 processors", part=0.6)
     """
     rates = mean_rates(scenario.queries, scenario.duration)
     return _busiest(scenario, rates)
@@ -204,11 +204,11 @@ _EXACT = 1e-9
 _RATES_MAX = 1e12
 
 
-def _busiest(scenario: Scenario, rates: Mapping[str, float]) -> Busy:
+def _busiest(scenario: Scenario, rates: Mapping[str, float]) -> Bottleneck:
     return max(_all_busy(scenario, rates), key=lambda busy: busy.part)
 
 
-def _all_busy(scenario: Scenario, rates: Mapping[str, float]) -> Iterator[Busy]:
+def _all_busy(scenario: Scenario, rates: Mapping[str, float]) -> Iterator[Bottleneck]:
     traffic = flow_of(scenario.queries, rates).traffic
     events = dict(rates)
     for (_, target), its_events in traffic.items():
@@ -220,7 +220,7 @@ def _all_busy(scenario: Scenario, rates: Mapping[str, float]) -> Iterator[Busy]:
     share_of = {vm.id: share for vm, share in zip(vms, shares, strict=True)}
     processors = {vm.id: vm.processors for vm in vms}
     loads = dict.fromkeys(used, 0.0)
-    single: list[Busy] = []
+    single: list[Bottleneck] = []
     for name, vertex in scenario.vertices().items():
         vm, count = homes[name], events.get(name, 0.0)
         speed = share_of[vm] / processors[vm]
@@ -230,17 +230,19 @@ def _all_busy(scenario: Scenario, rates: Mapping[str, float]) -> Iterator[Busy]:
             # Where events wait, batches are as large as they may be, and no more than that needs.
             batches = count / vertex.events_max
             setup = vertex.setup / 1e6 * batches
-            single.append(Busy(f"the batches of {name!r}", batches * vertex.interval))
+            single.append(Bottleneck(f"the batches of {name!r}", batches * vertex.interval))
         loads[vm] += work + setup
         uses = f"{name!r}, which uses {width} of {processors[vm]} processors"
-        single.append(Busy(uses, setup / speed + work / (width * speed)))
+        single.append(Bottleneck(uses, setup / speed + work / (width * speed)))
     for vm, load in loads.items():
-        yield Busy(f"the VM {vm!r}", load / share_of[vm])
+        yield Bottleneck(f"the VM {vm!r}", load / share_of[vm])
     yield from single
     yield from _busy_links(scenario, traffic)
 
 
-def _busy_links(scenario: Scenario, traffic: Mapping[tuple[str, str], float]) -> Iterator[Busy]:
+def _busy_links(
+    scenario: Scenario, traffic: Mapping[tuple[str, str], float]
+) -> Iterator[Bottleneck]:
     homes = scenario.placement
     events: dict[tuple[str, str], float] = {}
     for (source, target), its_events in traffic.items():
@@ -250,7 +252,7 @@ def _busy_links(scenario: Scenario, traffic: Mapping[tuple[str, str], float]) ->
     places = assign_hosts(scenario.vms, scenario.clouds)
     for (one, other), count in events.items():
         link = scenario.network.link(places[one], places[other])
-        yield Busy(f"the link from {one!r} to {other!r}", count * link.seconds_per_event)
+        yield Bottleneck(f"the link from {one!r} to {other!r}", count * link.seconds_per_event)
 
 
 def _mean_rate(generator: Generator, seconds: float) -> float:

@@ -15,12 +15,12 @@ from outpace.simulate import (
     Consumer,
     Edge,
     Interval,
-    Outcome,
     Poisson,
     Producer,
     QueryModel,
     RandomFailures,
     Repeated,
+    RunSummary,
     Scenario,
     Uniform,
     outcome_of,
@@ -90,6 +90,6 @@ def test_what_is_not_random_is_not_repeated() -> None:
     still = Scenario((query,), (VM("vm", 1),), duration=10)
     with pytest.raises(ScenarioError, match="nothing in the scenario is random"):
         repeat(still, 2)
-    assert isinstance(repeat(still, 1).outcomes[0], Outcome)
+    assert isinstance(repeat(still, 1).outcomes[0], RunSummary)
     with pytest.raises(ScenarioError, match="no 'lateness'"):
         repeat(still, 1).interval("lateness")

@@ -8,16 +8,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
-from outpace.hosts.spark.schema import arrow_schema
+from outpace.hosts.spark.schema import TIME_FORMATS, arrow_schema
 from outpace.pattern.query import Query, RowsPerMatch
 from outpace.plan.crossing import quoted
 from outpace.plan.nested_keys import by_other_columns, key_names, nested_columns
 
-#: How moments are written, with all that they have.
-_FORMATS: Final = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
 _VALUE: Final = "key"
 
 
@@ -39,7 +34,7 @@ class NestedKeys:
         self._every = query.rows is not RowsPerMatch.ONE
         for name, text in texts.items():
             value = sf.struct(sf.col(quoted(name)).alias(_VALUE))
-            frame = frame.withColumn(text, sf.to_json(value, _FORMATS))
+            frame = frame.withColumn(text, sf.to_json(value, TIME_FORMATS))
         self.frame = frame
         self.query = by_other_columns(query, texts)
 
@@ -54,7 +49,7 @@ class NestedKeys:
             field = self._columns.get(name)
             if field is not None:
                 said = StructType([StructField(_VALUE, field.dataType)])
-                value = sf.from_json(sf.col(quoted(name)), said, _FORMATS).getField(_VALUE)
+                value = sf.from_json(sf.col(quoted(name)), said, TIME_FORMATS).getField(_VALUE)
                 columns.append(value.alias(field.name))
             elif name not in hidden:
                 columns.append(sf.col(quoted(name)))

@@ -19,6 +19,13 @@ from outpace.errors import UnsupportedError
 #: What Spark says to questions inside a flow of a pipeline.
 _IN_PIPELINE: Final = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
 
+#: How Spark writes and reads times as text with all their microseconds: its own formats stop at
+#: milliseconds, so that different times would be one key, or come back from a file as others.
+TIME_FORMATS: Final = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
 
 def with_schema(frame: DataFrame, schema: StructType) -> DataFrame:
     """Return a DataFrame that knows its schema without asking Spark.
